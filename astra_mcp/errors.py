@@ -1,0 +1,151 @@
+"""The whole error model: the only module that defines errors.
+
+Two families and no third. An `AstraError` stops an operation of a person or a program: it has a
+`code`, one sentence on what is wrong and one on what to do (`remedy`), and an exit code. A
+`ToolFailure` is data, not an exception: what an agent sees when its call did not succeed. Tool
+failures never carry a traceback, a path, or a value that the agent did not send.
+
+Invariant: nothing here is ever turned into a reward. A reward that cannot be computed is null with
+a reason (grade.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+class AstraError(Exception):
+    """Base of every error that this project raises on purpose.
+
+    Args:
+        message: One sentence: what is wrong, naming the place.
+        remedy: One sentence: what to do about it.
+    """
+
+    code: str = "error"
+    exit_code: int = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class UsageError(AstraError):
+    """Command line or API used wrongly (cli, settings)."""
+
+    code, exit_code = "usage", 2
+
+
+class BundleError(AstraError):
+    """A bundle, task or expected value does not have its form (bundle, task, store)."""
+
+    code = "bundle"
+
+
+class ExpressionError(AstraError):
+    """An expression does not parse or cannot be evaluated on these results (expr)."""
+
+    code = "expression"
+
+
+class SchemaError(AstraError):
+    """A tool's JSON Schema is outside the closed profile (schema)."""
+
+    code = "schema"
+
+
+class SandboxError(AstraError):
+    """The sandbox cannot start, or lost a process without the tool's doing (sandbox)."""
+
+    code, exit_code = "sandbox", 3
+
+
+class SandboxUnavailable(SandboxError):
+    """A mandatory layer is missing on this machine; the message names it (sandbox)."""
+
+    code = "sandbox_layer_missing"
+
+
+class LoadError(SandboxError):
+    """The code of a bundle cannot be loaded in the sandbox (sandbox)."""
+
+    code, exit_code = "load", 1
+
+
+class ReplayError(AstraError):
+    """The golden plan does not give what the task declares (world)."""
+
+    code = "replay"
+
+
+class EpisodeError(AstraError):
+    """A control operation does not fit the episode's state (episode, host)."""
+
+    code = "episode"
+
+
+class AuthError(AstraError):
+    """Missing, unknown, dead or misplaced token: always the same words (host)."""
+
+    code, exit_code = "unauthorized", 3
+
+
+class BusyError(AstraError):
+    """The host has no room now; `retry_after_s` says when to try again (host)."""
+
+    code = "busy"
+
+    def __init__(self, message: str, remedy: str = "", retry_after_s: float = 1.0) -> None:
+        super().__init__(message, remedy)
+        self.retry_after_s = retry_after_s
+
+
+class ClientError(AstraError):
+    """An MCP or HTTP exchange failed on the client's side (astra_clients)."""
+
+    code = "client"
+
+
+# ---- what an agent sees --------------------------------------------------------------------
+
+#: Codes that the host itself gives to a failed call; a tool's own codes come from its ToolError.
+INVALID_ARGUMENTS: Final = "invalid_arguments"
+UNKNOWN_TOOL: Final = "unknown_tool"
+TIMEOUT: Final = "timeout"
+MEMORY_LIMIT: Final = "memory_limit"
+OUTPUT_LIMIT: Final = "output_limit"
+CRASH: Final = "crash"
+CONTRACT: Final = "contract_violation"
+UNAVAILABLE: Final = "unavailable"
+TOO_MANY_CALLS: Final = "too_many_calls"
+HOST_CODES: Final = frozenset(
+    {
+        INVALID_ARGUMENTS,
+        UNKNOWN_TOOL,
+        TIMEOUT,
+        MEMORY_LIMIT,
+        OUTPUT_LIMIT,
+        CRASH,
+        CONTRACT,
+        UNAVAILABLE,
+        TOO_MANY_CALLS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailure:
+    """A call that did not succeed, as the agent sees it.
+
+    Attributes:
+        code: One of `HOST_CODES`, or the code of the tool's own `ToolError`.
+        message: One short sentence; at most 500 characters.
+    """
+
+    code: str
+    message: str

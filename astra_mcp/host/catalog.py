@@ -1,0 +1,160 @@
+"""Which bundles the host serves: known by their manifests' first lines, loaded when first used.
+
+Ten thousand bundles start as fast as one: at start only ids and versions are read. Loaded bundles
+with their worlds are kept in an LRU; one that an episode or session holds is never dropped. The
+golden run of a task happens once per load and is kept with it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+
+from astra_mcp.attempt import Golden
+from astra_mcp.bundle import Bundle
+from astra_mcp.errors import BundleError, UsageError
+from astra_mcp.golden import run_plan
+from astra_mcp.sandbox import Sandbox
+from astra_mcp.store import find_bundles, load_bundle, read_identity
+from astra_mcp.task import Task
+from astra_mcp.world import BundleWorld, World
+
+
+@dataclass
+class Entry:
+    """A loaded bundle with its world; `users` counts the episodes and sessions that hold it."""
+
+    bundle: Bundle
+    world: BundleWorld
+    users: int = 0
+    golden: dict[str, Golden] = field(default_factory=dict)
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def golden_run(self, task: Task) -> Golden:
+        """The task's golden run, made once.
+
+        Raises:
+            ReplayError: the plan does not give what the task declares.
+        """
+        async with self.lock:
+            if task.id not in self.golden:
+                self.golden[task.id] = await run_plan(self.world, task, self.bundle.digest)
+            return self.golden[task.id]
+
+
+class Catalog:
+    """Bundles by id.
+
+    Args:
+        paths: Bundle directories, folders of them, single-file JSON bundles.
+        sandbox: Where worlds run.
+        capacity: Loaded bundles kept when nobody holds them.
+
+    Raises:
+        BundleError: nothing found, or two bundles of one id.
+    """
+
+    def __init__(self, paths: Sequence[Path], sandbox: Sandbox, capacity: int = 256) -> None:
+        self._sandbox = sandbox
+        self._capacity = capacity
+        self._paths: dict[str, Path] = {}
+        self._versions: dict[str, str] = {}
+        self._loaded: OrderedDict[str, Entry] = OrderedDict()
+        self._loading: dict[str, anyio.Lock] = {}
+        for path in find_bundles(paths):
+            self._register(path)
+
+    def _register(self, path: Path) -> None:
+        bundle_id, version = read_identity(path)
+        if bundle_id in self._paths:
+            raise BundleError(
+                f"Two bundles have the id {bundle_id}: {self._paths[bundle_id]} and {path}.",
+                "Serve one of them, or give one another id.",
+            )
+        self._paths[bundle_id] = path
+        self._versions[bundle_id] = version
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of every bundle served, in the order given."""
+        return list(self._paths)
+
+    def knows(self, bundle_id: str) -> bool:
+        """Whether a bundle of that id is served."""
+        return bundle_id in self._paths
+
+    def resolve(self, ref: str) -> str:
+        """The id in `id` or `id@version`.
+
+        Raises:
+            UsageError: no such bundle, or another version of it.
+        """
+        bundle_id, _, version = ref.partition("@")
+        if bundle_id not in self._paths:
+            raise UsageError(f"There is no bundle {bundle_id!r} here.", "See list_tasks.")
+        if version and version != self._versions[bundle_id]:
+            raise UsageError(
+                f"{bundle_id} is served in version {self._versions[bundle_id]}, not {version}.",
+                "Ask for the served version, or serve the other one.",
+            )
+        return bundle_id
+
+    async def load(self, bundle_id: str) -> Entry:
+        """The entry of a bundle, loaded now if it was not.
+
+        Raises:
+            BundleError: the files do not hold a valid bundle.
+        """
+        lock = self._loading.setdefault(bundle_id, anyio.Lock())
+        async with lock:
+            entry = self._loaded.get(bundle_id)
+            if entry is None:
+                path = self._paths[bundle_id]
+                bundle = await anyio.to_thread.run_sync(load_bundle, path)
+                entry = Entry(bundle, BundleWorld.from_bundle(bundle, self._sandbox))
+                self._loaded[bundle_id] = entry
+            self._loaded.move_to_end(bundle_id)
+            entry.users += 1
+        try:
+            await self._shrink()
+        finally:
+            entry.users -= 1
+        return entry
+
+    @asynccontextmanager
+    async def held(self, bundle_id: str) -> AsyncIterator[Entry]:
+        """An entry that is not dropped while the block runs."""
+        entry = await self.load(bundle_id)
+        entry.users += 1
+        try:
+            yield entry
+        finally:
+            entry.users -= 1
+
+    async def _shrink(self) -> None:
+        idle = [key for key, entry in self._loaded.items() if entry.users == 0]
+        for key in idle[: max(0, len(self._loaded) - self._capacity)]:
+            await self._loaded.pop(key).world.aclose()
+
+    async def others(self, bundle_id: str, count: int, seed: str) -> list[Entry]:
+        """Up to `count` other bundles drawn by `seed`, for far distractors."""
+        ids = sorted(other for other in self._paths if other != bundle_id)
+        drawn = random.Random(seed).sample(ids, min(count, len(ids)))
+        return [await self.load(other) for other in drawn]
+
+    def world(self, ref: str) -> World | None:
+        """The world of a loaded bundle by `id@version`, or None."""
+        entry = self._loaded.get(ref.partition("@")[0])
+        return entry.world if entry is not None and entry.world.ref == ref else None
+
+    async def aclose(self) -> None:
+        """End every world."""
+        for entry in self._loaded.values():
+            await entry.world.aclose()
+        self._loaded.clear()

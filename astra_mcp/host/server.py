@@ -1,0 +1,305 @@
+"""The process that listens: it binds the port itself, serves one application, and drains.
+
+uvicorn with httptools on whatever loop runs (`run` gives it uvloop). What uvicorn leaves open is
+closed here: the size of a request's head, how long a client may take to send a request or to read
+an answer, and signals, which end `serve` after a drain with a deadline. There is no access log:
+paths hold tokens.
+
+Invariant: when `serve` returns, no connection and no task of it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import anyio
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from astra_mcp.errors import AstraError
+from astra_mcp.host.http import Receive, Scope, Send, error_body
+
+#: Most bytes of request line and headers.
+HEAD_LIMIT: Final = 32 * 1024
+T = TypeVar("T")
+logger: Final = logging.getLogger(__name__)
+
+
+class ListenError(AstraError):
+    """The address cannot be listened on."""
+
+    code, exit_code = "listen", 3
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """Where a server listens.
+
+    Attributes:
+        url: `http://host:port`, without a final slash.
+        host: The address that it bound.
+        port: The port that the kernel gave.
+        pid: Process id.
+    """
+
+    url: str
+    host: str
+    port: int
+    pid: int
+
+
+class Application(Protocol):
+    """What `serve` runs: router.Router is one."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+
+    def drain(self) -> None:
+        """End streams and refuse new requests: the server is about to stop."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 connection with limits on a request's head and on slowness."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock: a client that connects has to send a request."""
+        super().connection_made(transport)
+        self._began: float | None = self.loop.time()
+        self._paused: float | None = None
+        self._head_bytes = 0
+        self._unfinished = 0
+        self._in_head = False
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, and refuse a head that grows without an end."""
+        super().data_received(data)
+        if self._in_head:
+            self._unfinished += len(data)
+            if self._unfinished > HEAD_LIMIT and not self.transport.is_closing():
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        """Start the clock of one request."""
+        super().on_message_begin()
+        self._began = self.loop.time()
+        self._head_bytes = self._unfinished = 0
+        self._in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head has ended in time."""
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request has come in time."""
+        self._began = None
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered: start the clock."""
+        self._paused = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._paused = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, or has too long a head, in the host's own shape, and hang up."""
+        if max(self._head_bytes, self._unfinished) > HEAD_LIMIT:
+            status, text = b"431 Request Header Fields Too Large", "The request's head is too long."
+        else:
+            status, text = b"400 Bad Request", "This is not an HTTP/1.1 request."
+        body = error_body(text, "Send a well-formed request with fewer and shorter headers.")
+        self.transport.write(
+            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n\r\n%b" % (status, len(body), body)
+        )
+        self.transport.close()
+
+    def hang_up_if_slow(self, now: float, request_s: float, stalled_s: float) -> None:
+        """Close the connection when its client is later than allowed; `now` in loop seconds."""
+        if self._began is not None and now - self._began > request_s:
+            self.transport.close()
+        elif self._paused is not None and now - self._paused > stalled_s:
+            self.transport.abort()
+
+    def _count(self, length: int) -> None:
+        self._head_bytes += length
+        if self._head_bytes > HEAD_LIMIT:
+            raise ValueError("The request's head is too long.")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient a server is with its clients.
+
+    Attributes:
+        request_s: Longest time in seconds from a request's first byte to its last.
+        stalled_s: Longest time in seconds that an answer may stay unread.
+        keep_alive_s: Longest time in whole seconds that an idle connection is kept.
+        connections: Most connections at a time; 503 beyond it.
+        sweep_s: How often slow clients are looked for, in seconds.
+    """
+
+    request_s: float = 30.0
+    stalled_s: float = 60.0
+    keep_alive_s: int = 75
+    connections: int = 16_384
+    sweep_s: float = 2.0
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, saying when it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the caller's: see `serve`."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, then cut what is still connected."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.transport.abort()
+
+
+async def serve(
+    app: Application,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ready: Callable[[ServerInfo], None] = lambda info: None,
+    *,
+    shutdown: anyio.Event | None = None,
+    drain_s: float = 5.0,
+    catch_signals: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """Listen and serve until `shutdown` is set or, with `catch_signals`, SIGTERM or SIGINT comes.
+
+    Args:
+        app: The application; its `drain()` is called first when the server stops.
+        host: Address or name to bind.
+        port: Port; 0 lets the kernel choose.
+        ready: Called once, on the event loop, when connections are accepted.
+        shutdown: Setting it stops the server.
+        drain_s: Requests in flight get so many seconds to end; then they are cancelled.
+        catch_signals: Needs the main thread; a second signal ends the drain at once.
+        limits: How patient to be with clients.
+
+    Raises:
+        ListenError: The address cannot be bound.
+    """
+    sock = _bind(host, port)
+    info = _info(sock)
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=limits.keep_alive_s,
+        timeout_graceful_shutdown=math.ceil(drain_s),
+        limit_concurrency=limits.connections,
+    )
+    server = _Server(config, lambda: ready(info))
+    stop = shutdown or anyio.Event()
+    with sock:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_when_set, server, app, stop)
+            tasks.start_soon(_sweep, server, limits)
+            if catch_signals:
+                tasks.start_soon(_stop_on_signal, server, stop)
+            await server.serve(sockets=[sock])
+            tasks.cancel_scope.cancel()
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function on the host's event loop: uvloop where it exists."""
+    return anyio.run(main, backend_options={"use_uvloop": sys.platform != "win32"})
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise ListenError(
+            f"Cannot listen on {host} port {port}: {error.strerror or error}.",
+            "Choose another --host or --port; --port 0 takes a free one.",
+        ) from error
+    return sock
+
+
+def _info(sock: socket.socket) -> ServerInfo:
+    host, port = sock.getsockname()[:2]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    name = f"[{reachable}]" if ":" in reachable else reachable
+    return ServerInfo(f"http://{name}:{port}", host, port, os.getpid())
+
+
+async def _stop_when_set(server: _Server, app: Application, stop: anyio.Event) -> None:
+    await stop.wait()
+    app.drain()
+    server.should_exit = True
+
+
+async def _stop_on_signal(server: _Server, stop: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            logger.warning("received %s", signal.Signals(number).name)
+            server.force_exit = stop.is_set()
+            stop.set()
+
+
+async def _sweep(server: _Server, limits: Limits) -> None:
+    """Hang up on slow clients for as long as the server runs."""
+    while True:
+        await anyio.sleep(limits.sweep_s)
+        now = anyio.current_time()
+        for connection in list(server.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.hang_up_if_slow(now, limits.request_s, limits.stalled_s)

@@ -1,0 +1,277 @@
+"""Sets, lists and records in free text.
+
+The slot is cut at every place where a member may end (comma, semicolon, line, "and"), and the
+pieces are put together again so that each member is one that is expected: so a title that holds a
+comma or an "and" is found whole, and nothing may be left over. JSON arrays and objects are read as
+such. In a set the same member twice is one member; a list is compared in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from astra_mcp.match import words
+from astra_mcp.match.models import Bool, Exact, ListOf, Matcher, Number, Record, Regex, SetOf
+from astra_mcp.match.numerals import parse_number
+from astra_mcp.match.slot import fold
+from astra_mcp.match.text import json_key, label, normal
+from astra_mcp.match.values import one_to_one
+from astra_mcp.match.verdict import RIGHT, Verdict, wrong
+
+Json = Any
+Compare = Callable[[Matcher, Json, Json], bool]
+"""Whether a member (text of the answer, or a JSON value of it) is the expected one."""
+
+MAX_PIECES: Final = 600
+MAX_TRIES: Final = 20_000
+
+_BULLET: Final = re.compile(r"\s*(?:[-*•·‣▪◦–—+]\s+|[-•·‣▪◦](?=[^\W\d]))")
+_NUMBERED: Final = re.compile(r"\s*\(?(?P<n>\d{1,3})[.)、]\s*(?=\S)")
+_SEPARATOR: Final = re.compile(
+    r"\s*[,;，；、/|]\s*(?:(?:and|und|et|y|e|&|和|以及)\s+)?|\s*\n\s*(?:(?:and|und|et|y|e|&)\s+)?|"
+    r"\s+(?:and|und|et|y|e|&|as well as|sowie)\s+|\s*(?:和|与|及|以及|跟)\s*",
+    re.IGNORECASE,
+)
+_NUMBER_RUN: Final = re.compile(r"\d[\d.,' ]*\d")
+_LEAD: Final = re.compile(
+    r"(?:(?:the|there|these|those|they|it|all|both|die|der|das|les|los|las|ce|son|es)\b[^,;:\n]{0,80}?"
+    r"\b(?:are|is|were|was|sind|ist|sont|est|son|es|lauten)\b:?|[^,;:\n]{1,80}:|"
+    r"[\u3400-\u9fff]{0,12}(?:是|为|有)[::]?|both|beide)\s+(?=\S)",
+    re.IGNORECASE,
+)
+_HEADER: Final = re.compile(r"[^\n]{1,120}[:：]\s*$")
+
+
+def match_collection(
+    matcher: SetOf | ListOf, gold: Sequence[Json], slot: str, locale: str, compare: Compare
+) -> Verdict:
+    """Whether the slot lists the expected members, all of them and no other.
+
+    Args:
+        matcher: A set or a list.
+        gold: The expected members.
+        slot: The answer slot.
+        locale: Of the members.
+        compare: How one member is compared.
+    """
+    ordered = isinstance(matcher, ListOf)
+    given = _json(slot)
+    if isinstance(given, list):
+        return _compare_members(matcher.of, gold, given, ordered, compare)
+    if isinstance(matcher.of, SetOf | ListOf | Record):
+        return wrong("members that are structures have to be a JSON array")
+    for body in _bodies(slot, locale):
+        pieces, between = _cut(body, locale)
+        if len(pieces) > MAX_PIECES:
+            return wrong("the answer lists too much")
+        if _Cover(matcher.of, gold, pieces, between, compare).covers(ordered):
+            return RIGHT
+    return wrong("the members are not exactly the expected ones")
+
+
+def _json(slot: str) -> Json:
+    """The JSON array or object that the slot is; None when it is none."""
+    if not slot.startswith(("[", "{")):
+        return None
+    try:
+        return orjson.loads(slot)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _compare_members(
+    of: Matcher, gold: Sequence[Json], given: list[Json], ordered: bool, compare: Compare
+) -> Verdict:
+    if not ordered:
+        given = list({_member_key(item): item for item in given}.values())
+    if len(given) != len(gold):
+        return wrong("members are missing or more than expected")
+    if ordered:
+        right = all(compare(of, want, have) for want, have in zip(gold, given, strict=True))
+    else:
+        fits = [{k for k, want in enumerate(gold) if compare(of, want, have)} for have in given]
+        right = one_to_one(fits)
+    return RIGHT if right else wrong("the members differ")
+
+
+def _member_key(item: Json) -> str:
+    return normal(item) if isinstance(item, str) else json_key(item)
+
+
+def _bodies(slot: str, locale: str) -> list[str]:
+    """The slot as a list of lines or pieces: as it is, and without words that introduce it."""
+    lines = [line for line in slot.split("\n") if line.strip()]
+    if len(lines) > 1 and _HEADER.fullmatch(lines[0]) and _harmless(lines[0], locale):
+        lines = lines[1:]
+    body = "\n".join(_without_bullets(lines))
+    bodies = [body]
+    if re.fullmatch(r"[\[({].*[\])}]", body, re.DOTALL):
+        bodies.append(body[1:-1])
+    lead = _LEAD.match(body)
+    if lead and _harmless(lead.group(), locale):
+        bodies.append(body[lead.end() :])
+    return bodies
+
+
+def _harmless(text: str, locale: str) -> bool:
+    return not (words.has_hedge(text, locale) or words.has_negation(text, locale))
+
+
+def _without_bullets(lines: list[str]) -> list[str]:
+    numbered = [_NUMBERED.match(line) for line in lines]
+    counted = [int(found["n"]) for found in numbered if found]
+    if len(lines) > 1 and counted == list(range(1, len(lines) + 1)):
+        return [line[found.end() :] for line, found in zip(lines, numbered, strict=True) if found]
+    return [_BULLET.sub("", line, count=1) if _BULLET.match(line) else line for line in lines]
+
+
+def _cut(body: str, locale: str) -> tuple[list[str], list[str]]:
+    """Pieces and what stood between them; a comma inside one number is no place to cut."""
+    whole = [
+        run.span()
+        for run in _NUMBER_RUN.finditer(body)
+        if parse_number(fold(run.group()), locale) is not None
+    ]
+    pieces, between, at = [], [], 0
+    for found in _SEPARATOR.finditer(body):
+        inside = any(start < found.start() and found.end() < end for start, end in whole)
+        if inside or not body[at : found.start()].strip():
+            continue
+        pieces.append(body[at : found.start()])
+        between.append(found.group())
+        at = found.end()
+    if body[at:].strip():
+        pieces.append(body[at:])
+    return pieces, between
+
+
+class _Cover:
+    """Puts pieces together to expected members."""
+
+    def __init__(
+        self,
+        of: Matcher,
+        gold: Sequence[Json],
+        pieces: list[str],
+        between: list[str],
+        compare: Compare,
+    ) -> None:
+        self._of, self._gold, self._compare = of, gold, compare
+        self._pieces, self._between = pieces, between
+        self._longest = _longest_member(of, gold)
+        self._tries = 0
+        self._fits = lru_cache(maxsize=None)(self._fits_of)
+
+    def covers(self, ordered: bool) -> bool:
+        """Whether the pieces are the expected members, in order if `ordered`."""
+        if not self._pieces:
+            return False
+        return self._in_order(0, 0) if ordered else self._any_order(0, frozenset(), frozenset())
+
+    def _member(self, start: int, stop: int) -> str:
+        text = self._pieces[start]
+        for i in range(start + 1, stop):
+            text += self._between[i - 1] + self._pieces[i]
+        return text
+
+    def _fits_of(self, start: int, stop: int) -> frozenset[int]:
+        text = self._member(start, stop)
+        return frozenset(
+            k for k, want in enumerate(self._gold) if self._compare(self._of, want, text)
+        )
+
+    def _stops(self, start: int) -> range:
+        """Longest first: a member that holds a separator wins over its parts."""
+        return range(min(len(self._pieces), start + self._longest), start, -1)
+
+    def _spent(self) -> bool:
+        self._tries += 1
+        return self._tries > MAX_TRIES
+
+    def _in_order(self, start: int, k: int) -> bool:
+        if start == len(self._pieces) or k == len(self._gold):
+            return start == len(self._pieces) and k == len(self._gold)
+        if self._spent():
+            return False
+        return any(
+            k in self._fits(start, stop) and self._in_order(stop, k + 1)
+            for stop in self._stops(start)
+        )
+
+    def _any_order(self, start: int, used: frozenset[int], said: frozenset[str]) -> bool:
+        if start == len(self._pieces):
+            return len(used) == len(self._gold)
+        if self._spent():
+            return False
+        for stop in self._stops(start):
+            fits = self._fits(start, stop)
+            key = normal(self._member(start, stop))
+            if fits and key in said and self._any_order(stop, used, said):
+                return True
+            for k in fits - used:
+                if key not in said and self._any_order(stop, used | {k}, said | {key}):
+                    return True
+        return False
+
+
+def _longest_member(of: Matcher, gold: Sequence[Json]) -> int:
+    """How many pieces one expected member may be cut into."""
+    if isinstance(of, Exact):
+        texts = [*(text for text in gold if isinstance(text, str)), *of.aliases]
+        return 1 + max(len(_SEPARATOR.findall(text)) for text in texts)
+    return (
+        1
+        if isinstance(of, Bool)
+        else 3
+        if isinstance(of, Number)
+        else 8
+        if isinstance(of, Regex)
+        else 4
+    )
+
+
+def match_record(matcher: Record, gold: Mapping[str, Json], slot: str, compare: Compare) -> Verdict:
+    """Whether the slot gives every field its expected value, and no other field."""
+    given = _json(slot)
+    if not isinstance(given, dict):
+        given = _fields(matcher, slot)
+    names = {label(name): name for name in matcher.fields}
+    said: dict[str, Json] = {}
+    for name, value in given.items():
+        known = names.get(label(name))
+        if known is None or known in said:
+            return wrong("a field is there twice, or is not asked for")
+        said[known] = value
+    if len(said) != len(names):
+        return wrong("a field is missing")
+    for name, inner in matcher.fields.items():
+        if not compare(inner, gold[name], said[name]):
+            return wrong("a field differs")
+    return RIGHT
+
+
+def _fields(matcher: Record, slot: str) -> dict[str, str]:
+    """`name: value` pairs, one a line or separated by commas or semicolons."""
+    names = "|".join(
+        re.escape(label(name)).replace(r"\ ", r"[\s_-]+")
+        for name in sorted(matcher.fields, key=len, reverse=True)
+    )
+    mark = re.compile(
+        rf"(?:^|[\n,;，；])[\s*_`'\"•·-]*(?P<name>{names})[\s*_`'\"]*[:：=][\s*_`]*", re.IGNORECASE
+    )
+    found = list(mark.finditer(slot))
+    fields: dict[str, str] = {}
+    if found and slot[: found[0].start()].strip():
+        return {}
+    for here, after in zip(found, [*found[1:], None], strict=True):
+        name = here["name"]
+        if label(name) in map(label, fields):
+            return {}
+        value = slot[here.end() : after.start() if after else len(slot)]
+        fields[name] = value.strip(" \t\n,;，；*`")
+    return fields

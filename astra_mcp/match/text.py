@@ -1,0 +1,144 @@
+"""Comparing texts: exact, contains, regex. Pure; every comparison is on whole words or whole slots.
+
+Patterns come from bundles that nobody has trusted yet, so they run on the linear-time engine of
+jsonschema-rs (no look-around, no back-references): no pattern and no answer can make one hang.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import jsonschema_rs
+
+from astra_mcp.match import words
+from astra_mcp.match.models import Contains, Exact
+from astra_mcp.match.slot import fold, plain
+from astra_mcp.match.verdict import RIGHT, Verdict, wrong
+
+Json = Any
+_ENDS: Final = " \t\n\"'.,;:!。，；：！、"
+_CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_LABEL_WORDS: Final = r"[^\W\d_][^\W\d_'/-]*(?:[ '/-]{1,2}[^\W\d_]+){0,7}"
+_CARRIERS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        # it's X, it is X, that would be X
+        r"(?P<words>(?:so |thus |therefore |hence )?(?:it|this|that|they)(?:'s| is| was| are| were| "
+        r"will be| would be)):? (?P<rest>.+)",
+        # the confirmation code is X
+        rf"(?P<words>(?:so |thus |therefore )?(?:the|your|my|our|its|his|her|their) {_LABEL_WORDS} "
+        rf"(?:is|are|was|were|will be)):? (?P<rest>.+)",
+        rf"(?P<words>es (?:ist|sind|war)|(?:der|die|das|ihr|ihre|mein|meine) {_LABEL_WORDS} "
+        rf"(?:ist|sind|lautet|lauten|war)):? (?P<rest>.+)",
+        rf"(?P<words>c'est|ce sont|(?:la|le|les|votre|mon|ma) {_LABEL_WORDS} (?:est|sont|était)|"
+        rf"l'{_LABEL_WORDS} (?:est|était)):? (?P<rest>.+)",
+        rf"(?P<words>es|son|(?:la|el|los|las|su|tu|mi) {_LABEL_WORDS} (?:es|son|era)):? (?P<rest>.+)",
+        # 答案是X, 确认码为X
+        r"(?P<words>[\u3400-\u9fff]{0,12}(?:是|为))[:,]? ?(?P<rest>.+)",
+        # Confirmation code: X
+        rf"(?P<words>{_LABEL_WORDS}): ?(?P<rest>.+)",
+    )
+)
+
+
+def normal(text: str) -> str:
+    """The form in which texts are compared: folded, caseless, one space, no punctuation at its ends."""
+    return " ".join(fold(plain(text)).casefold().split()).strip(_ENDS)
+
+
+def label(name: str) -> str:
+    """The form in which field names are compared."""
+    return " ".join(re.sub(r"[\W_]+", " ", fold(name).casefold()).split())
+
+
+def json_key(value: Json) -> str:
+    """One text per JSON value, for finding equal ones."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def match_exact(matcher: Exact, gold: str, slot: str, locale: str) -> Verdict:
+    """The whole slot is the expected text or an alias, alone or after words such as "It is"."""
+    wanted = {normal(text) for text in (gold, *matcher.aliases)}
+    answer = normal(slot)
+    if answer in wanted:
+        return RIGHT
+    for carrier in _CARRIERS:
+        found = carrier.fullmatch(answer)
+        if found and normal(found["rest"]) in wanted:
+            carried = found["words"]
+            if words.has_negation(carried, locale) or words.has_hedge(carried, locale):
+                return wrong("the answer denies or doubts the value")
+            return RIGHT
+    return wrong("the text differs")
+
+
+def has_words(folded: str, phrase: str) -> bool:
+    """Whether the words of `phrase` stand, whole and in a row, in a text in normal form."""
+    return _find_words(folded, phrase) is not None
+
+
+def _find_words(folded: str, phrase: str) -> re.Match[str] | None:
+    return _words_pattern(phrase).search(folded)
+
+
+@lru_cache(maxsize=1024)
+def _words_pattern(phrase: str) -> re.Pattern[str]:
+    wanted = normal(phrase)
+    before = "" if _CJK.match(wanted) else r"(?<!\w)"
+    after = "" if _CJK.match(wanted[-1:]) else r"(?!\w)"
+    return re.compile(before + re.escape(wanted) + after)
+
+
+def match_contains(matcher: Contains, slot: str, locale: str) -> Verdict:
+    """Every `all_of` as whole words, none of `none_of`, and no denial right before a wanted one."""
+    folded = normal(slot)
+    if any(has_words(folded, phrase) for phrase in matcher.none_of):
+        return wrong("a word is there that must not be")
+    for phrase in matcher.all_of:
+        found = _find_words(folded, phrase)
+        if found is None:
+            return wrong("a word is missing")
+        near = " ".join(folded[: found.start()].split()[-3:])
+        if words.has_negation(near, locale) or words.has_hedge(near, locale):
+            return wrong("the answer denies or doubts a wanted word")
+    return RIGHT
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> jsonschema_rs.Draft202012Validator | str:
+    """A validator that accepts exactly the full matches, or why there is none."""
+    if len(pattern) > 512:
+        return "has more than 512 characters"
+    try:
+        for body in (pattern, f"^(?:{pattern})$"):
+            compiled = jsonschema_rs.Draft202012Validator(
+                {"type": "string", "pattern": body}, pattern_options=jsonschema_rs.RegexOptions()
+            )
+    except (ValueError, TypeError):
+        return "does not compile"
+    return compiled
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Why a pattern cannot be used; None when it can."""
+    compiled = _compiled(pattern)
+    return compiled if isinstance(compiled, str) else None
+
+
+def full_match(pattern: str, text: str) -> bool:
+    """Whether the whole text matches; False for a pattern that cannot be used."""
+    compiled = _compiled(pattern)
+    if isinstance(compiled, str):
+        return False
+    try:
+        return compiled.is_valid(text)
+    except ValueError:
+        return False
+
+
+def match_regex(pattern: str, slot: str) -> Verdict:
+    """A full match of the slot."""
+    return RIGHT if full_match(pattern, slot) else wrong("the pattern does not match")

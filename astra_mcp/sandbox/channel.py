@@ -1,0 +1,130 @@
+"""The host's end of a line to a jailed process.
+
+One request is outstanding at a time and only its answer may arrive: anything unsolicited, wrongly
+tagged or too large is a breach, after which the line is dead and the owner kills the process. The
+other side is hostile: nothing it sends is buffered beyond `limit` bytes or trusted beyond its
+framing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from astra_mcp.sandbox import wire
+
+
+class LineClosed(Exception):
+    """The other side is gone."""
+
+
+class LineBreach(Exception):
+    """The other side sent what it must not."""
+
+
+class Line(asyncio.Protocol):
+    """Requests and answers over one stream socket.
+
+    Until `strict` is set, frames may come before they are expected (a process reporting that it is
+    ready); afterwards they may not.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.closed = False
+        self.breached = False
+        self.strict = False
+        self._buffer = b""
+        self._tag = wire.NO_TAG
+        self._waiting: asyncio.Future[bytes] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio: the line is up."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Asyncio: the line is down."""
+        self.closed = True
+        self._fail(LineBreach() if self.breached else LineClosed())
+
+    def data_received(self, data: bytes) -> None:
+        """Asyncio: bytes came."""
+        self._buffer = self._buffer + data if self._buffer else bytes(data)
+        if self._waiting is not None:
+            self._take_frame()
+        elif self.strict or len(self._buffer) > self.limit + wire.HEADER.size:
+            self._breach()
+
+    def _take_frame(self) -> None:
+        if len(self._buffer) < wire.HEADER.size:
+            return
+        size, tag = wire.HEADER.unpack_from(self._buffer)
+        if size > self.limit or tag != self._tag:
+            self._breach()
+            return
+        end = wire.HEADER.size + size
+        if len(self._buffer) < end:
+            return
+        body, self._buffer = self._buffer[wire.HEADER.size : end], self._buffer[end:]
+        if self._buffer and self.strict:
+            self._breach()
+            return
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(body)
+
+    def _breach(self) -> None:
+        self.breached = True
+        self._buffer = b""
+        self._fail(LineBreach())
+        self.close()
+
+    def _fail(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(error)
+
+    def send(self, body: bytes, tag: bytes = wire.NO_TAG) -> None:
+        """Send a frame.
+
+        Raises:
+            LineClosed: the other side is gone.
+        """
+        if self.closed or self._transport is None:
+            raise LineClosed
+        self._transport.write(wire.frame(tag, body))
+
+    def expect(self, tag: bytes = wire.NO_TAG) -> asyncio.Future[bytes]:
+        """The next frame, which must carry `tag`; the future fails with LineBreach or LineClosed.
+
+        Raises:
+            LineBreach: it sent what it must not already.
+            LineClosed: the other side is gone.
+        """
+        if self.breached:
+            raise LineBreach
+        if self.closed and not self._buffer:
+            raise LineClosed
+        waiting = asyncio.get_running_loop().create_future()
+        self._tag, self._waiting = tag, waiting
+        if self._buffer:
+            self._take_frame()
+        if self.closed and not waiting.done():
+            self._fail(LineClosed())
+        return waiting
+
+    def request(self, body: bytes) -> asyncio.Future[bytes]:
+        """Send a frame under a fresh tag and await the answer to it."""
+        tag = secrets.token_bytes(wire.TAG_BYTES)
+        answer = self.expect(tag)
+        if not self.closed:
+            self.send(body, tag)
+        return answer
+
+    def close(self) -> None:
+        """Drop the line at once."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,298 @@
+"""The host's side of the sandbox: `Sandbox`, `Template` (one bundle), `Worker` (one episode).
+
+Owns the processes: a zygote that died is replaced at the next `template`; what lived under it is
+lost (`WorkerLost`: a caller restores from its own copy of the state); `aclose` leaves nothing
+running. Belongs to one event loop; every wait has a deadline; nothing untrusted runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+import orjson
+
+from astra_mcp.errors import LoadError, SandboxError, SandboxUnavailable
+from astra_mcp.sandbox import wire
+from astra_mcp.sandbox.channel import LineBreach, LineClosed
+from astra_mcp.sandbox.forker import Forker
+from astra_mcp.sandbox.launch import Zygote
+from astra_mcp.sandbox.reply import WorkerLost, epitaph
+from astra_mcp.sandbox.worker import Deadlines, Effect, Order, Worker
+
+Json = Any
+
+MANDATORY: Final = ("seccomp", "no_new_privs", "rlimits", "selftest", "language")
+OPTIONAL: Final = ("landlock", "setuid", "netns", "capabilities")
+_LOAD_S: Final = 10.0
+_FORK_S: Final = 30.0
+_AFTERLIFE_S: Final = 2.0
+_LINE_SLACK: Final = 16384
+_NOTHING_RUNS: Final = "def nothing(state):\n    return {}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """How strict the sandbox is.
+
+    Attributes:
+        allow_missing: Mandatory layers that may be missing on this machine.
+        simulate_missing: Layers to leave out as if the machine had none; for tests.
+        wall_factor: Wall time of a call as a multiple of its CPU time, before it is killed.
+        wall_margin_s: Seconds added to that.
+    """
+
+    allow_missing: frozenset[str] = frozenset()
+    simulate_missing: frozenset[str] = frozenset()
+    wall_factor: float = 4.0
+    wall_margin_s: float = 2.0
+
+
+class Sandbox:
+    """One zygote and the templates under it. Start with `Sandbox.start`, end with `aclose`.
+
+    Attributes:
+        layers: Layer name -> "on" or "off: why".
+    """
+
+    def __init__(self, settings: SandboxSettings) -> None:
+        self.settings = settings
+        self.layers: Mapping[str, str] = {}
+        self._zygote: Zygote | None = None
+        self._booting = asyncio.Lock()
+        self._templates: set[Template] = set()
+        self.deadlines = Deadlines()
+        self._closed = False
+
+    @classmethod
+    async def start(cls, settings: SandboxSettings = SandboxSettings()) -> Self:
+        """Start a sandbox and prove its layers in a first worker.
+
+        Raises:
+            SandboxUnavailable: not Linux, or a mandatory layer is missing and not allowed to be.
+        """
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                f"The sandbox needs Linux, and this is {sys.platform}.",
+                "Run it on Linux, in a container or in a virtual machine.",
+            )
+        sandbox = cls(settings)
+        try:
+            await sandbox._prove()
+        except BaseException:
+            await sandbox.aclose()
+            raise
+        return sandbox
+
+    async def _prove(self) -> None:
+        template = await self.template(
+            _NOTHING_RUNS, {"nothing": "read"}, call_seconds=1.0, memory_mb=64,
+            output_bytes=1024, now_s=0.0,
+        )  # fmt: skip
+        self.layers = template.layers
+        await template.aclose()
+        allowed = self.settings.allow_missing
+        missing = [n for n in MANDATORY if self.layers.get(n) != "on" and n not in allowed]
+        if missing:
+            why = "; ".join(f"{name} ({self.layers.get(name, 'off')})" for name in missing)
+            flags = " ".join(f"--accept-missing-layer {name}" for name in missing)
+            raise SandboxUnavailable(
+                f"A mandatory layer of the sandbox is missing on this machine: {why}.",
+                f"Use a machine that has it, or run code you trust with {flags}.",
+            )
+
+    async def template(
+        self,
+        code: str,
+        tools: Mapping[str, Effect],
+        *,
+        call_seconds: float,
+        memory_mb: int,
+        output_bytes: int,
+        now_s: float,
+    ) -> Template:
+        """Load a bundle's code.
+
+        Args:
+            code: One module that defines every tool as `fn(state, *, ...) -> dict`.
+            tools: Tool name -> whether it may change the state.
+            call_seconds: CPU seconds that one call may use.
+            memory_mb: Memory that a worker may use beyond the bare interpreter.
+            output_bytes: Largest result as JSON.
+            now_s: What every clock inside says at the start of a call, POSIX seconds.
+
+        Raises:
+            LoadError: the code does not compile, is refused, fails at module level or lacks a tool.
+        """
+        life = int(60 + 100 * call_seconds)
+        order = Order(
+            code, dict(tools), call_seconds, _LOAD_S, life, memory_mb, output_bytes, now_s
+        )
+        return await self._template(order)
+
+    async def _template(self, order: Order) -> Template:
+        try:
+            template = await self._open(order)
+        except LineClosed:  # the zygote died just now; a new one takes its place
+            template = await self._open(order)
+        self._templates.add(template)
+        try:
+            first = await template.worker({})
+            first.kill()
+        except BaseException:
+            await template.aclose()
+            raise
+        return template
+
+    async def _open(self, order: Order) -> Template:
+        zygote = await self._running_zygote()
+        try:
+            line, process, raw = await zygote.forker.fork(wire.MAX_CHANGES, _FORK_S)
+        except TimeoutError:
+            raise SandboxError(
+                "The sandbox started no process in time.", "The machine is overloaded; try again."
+            ) from None
+        forker = Forker(line, raw, process)
+        try:
+            line.send(orjson.dumps(asdict(order)))
+            async with asyncio.timeout(3 * _LOAD_S):
+                answer = orjson.loads(await line.expect())
+        except (LineClosed, TimeoutError) as error:
+            forker.close()
+            if isinstance(error, LineClosed) and not zygote.alive:
+                raise
+            raise LoadError(
+                "The code could not be parsed within time and memory.", "Make it smaller."
+            ) from None
+        except BaseException:
+            forker.close()
+            raise
+        if "error" in answer:
+            forker.close()
+            raise LoadError(
+                f"The code cannot be loaded: {answer['error']}.",
+                "Change the code; docs/sandbox.md says what tools may do.",
+            )
+        return Template(self, zygote, forker, order)
+
+    async def _running_zygote(self) -> Zygote:
+        async with self._booting:
+            if self._closed:
+                raise SandboxError("The sandbox is closed.", "Start another one.")
+            if self._zygote is None or not self._zygote.alive:
+                if self._zygote is not None:
+                    await self._zygote.stop()
+                simulated = sorted(self.settings.simulate_missing)
+                self._zygote = await Zygote.launch({"simulate_missing": simulated})
+            return self._zygote
+
+    async def aclose(self) -> None:
+        """End every process of this sandbox and wait until they are gone."""
+        self._closed = True
+        for template in list(self._templates):
+            template.kill()
+        async with self._booting:
+            zygote, self._zygote = self._zygote, None
+            if zygote is not None:
+                await zygote.stop()
+
+
+class Template:
+    """A bundle's code, loaded once; forks a worker per episode.
+
+    Attributes:
+        layers: Layers of the last worker it forked.
+    """
+
+    def __init__(self, sandbox: Sandbox, zygote: Zygote, forker: Forker, order: Order) -> None:
+        self.layers: Mapping[str, str] = {}
+        self.order = order
+        self.deadlines = sandbox.deadlines
+        self._sandbox = sandbox
+        self._zygote = zygote
+        self._forker = forker
+
+    async def worker(self, state: Mapping[str, Mapping[str, Json]]) -> Worker:
+        """Fork a worker with its own copy of `state`.
+
+        Raises:
+            WorkerLost: the template is gone, or the new process was killed from outside.
+            LoadError: the code fails at module level or the state does not fit into its memory.
+        """
+        try:
+            blob = orjson.dumps(dict(state))
+        except orjson.JSONEncodeError as error:
+            raise SandboxError(f"The state is no JSON: {error}.", "Mend the state.") from None
+        order = self.order
+        limit = order.output_bytes + wire.MAX_CHANGES + _LINE_SLACK
+        try:
+            line, process, raw = await self._forker.fork(limit, _FORK_S)
+        except (LineClosed, TimeoutError) as error:
+            raise self._lost() from error
+        raw.close()
+        worker = Worker(self, line, process, frozenset(state))
+        try:
+            async with asyncio.timeout(_FORK_S + 3 * order.load_seconds):
+                self.layers = orjson.loads(await line.expect())["layers"]
+                line.send(blob)
+                answer = orjson.loads(await line.expect())
+        except (LineClosed, LineBreach, TimeoutError, ValueError) as error:
+            raise await self._still_born(worker) from error
+        except BaseException:
+            worker.kill()
+            raise
+        if answer != {"ready": True}:
+            worker.kill()
+            raise LoadError(
+                f"The code cannot be loaded: {str(answer.get('error'))[: wire.MAX_MESSAGE]}.",
+                "Change the code; docs/sandbox.md says what tools may do.",
+            )
+        line.strict = True
+        return worker
+
+    async def _still_born(self, worker: Worker) -> SandboxError:
+        """Why a worker ended before it was ready."""
+        ended = await self.ended(worker.pid)
+        worker.kill()
+        order = self.order
+        own = epitaph(ended, call_seconds=order.load_seconds, life_seconds=order.life_seconds)
+        if own is None or not self.alive:
+            return self._lost()
+        return LoadError(
+            f"A worker ended before it was ready: code and state need more than {order.memory_mb}"
+            " MB, or the module level crashes the interpreter.",
+            "Raise limits.memory_mb, or make code and state smaller.",
+        )
+
+    def _lost(self) -> WorkerLost:
+        return WorkerLost("A process of the sandbox is gone.", "Load the bundle again.")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can fork, as far as is known."""
+        return self._forker.alive
+
+    @property
+    def wall_s(self) -> float:
+        """Wall time after which a call is stopped from outside."""
+        settings = self._sandbox.settings
+        return settings.wall_factor * self.order.call_seconds + settings.wall_margin_s
+
+    async def ended(self, pid: int) -> tuple[int, float] | None:
+        """How a worker ended; waits a moment for an end under way. None when it did not."""
+        return await self._forker.wait_end(pid, _AFTERLIFE_S)
+
+    def kill(self) -> None:
+        """End it and its workers at once."""
+        self._sandbox._templates.discard(self)
+        self._forker.close(group=True)
+
+    async def aclose(self) -> None:
+        """End it and its workers and wait until it is gone."""
+        pid = self._forker.process.pid
+        self.kill()
+        if pid:
+            await self._zygote.forker.wait_end(pid, _AFTERLIFE_S)

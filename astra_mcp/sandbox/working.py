@@ -1,0 +1,121 @@
+"""The worker's working copy of the state, and what a call changed in it.
+
+Invariant: after `commit` and after `reload` the copy is exactly what the host's copy is once it
+applied the reported changes, key order included, and shares no object with anything a tool could
+have kept. So one long-lived worker and a fresh one answer alike. Comparing is by `marshal` bytes,
+which for plain JSON values are deterministic and an order of magnitude faster than walking.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Mapping
+from typing import Any
+
+from astra_mcp.sandbox.wire import json_fault
+
+Json = Any
+Changes = dict[str, dict[str, Json]]
+_PLAIN = 2  # marshal version without back references: equal values, equal bytes
+
+
+class StateBreach(Exception):
+    """A tool left the state in a form that no state may have; says which, names no value."""
+
+
+class WorkingState:
+    """A state `{table: {row id: row}}` that tools work on, with a baseline to compare with."""
+
+    def __init__(self, state: Mapping[str, Mapping[str, Json]]) -> None:
+        self.live: dict[str, Any] = {name: dict(rows) for name, rows in state.items()}
+        self._baseline = {name: marshal.dumps(rows, _PLAIN) for name, rows in self.live.items()}
+        self._names = list(self._baseline)
+        self.touched = False
+        """Whether the last comparison saw any difference, were it only in the order of keys."""
+
+    def changes(self) -> Changes:
+        """Rows that differ from the baseline, by table; a removed row is None.
+
+        Raises:
+            StateBreach: tables were added or removed, or a value is no JSON row.
+        """
+        names = list(self.live)
+        self.touched = names != self._names
+        if self.touched and set(names) != set(self._names):
+            raise StateBreach("the tool added or removed a table of the state")
+        found: Changes = {}
+        for name, before in self._baseline.items():
+            rows = self.live[name]
+            if type(rows) is not dict:
+                raise StateBreach("the tool replaced a table of the state by something else")
+            if _packed(rows) == before:
+                continue
+            self.touched = True
+            if changed := _diff(marshal.loads(before), rows):
+                found[name] = changed
+        return found
+
+    def commit(self, changes: Changes) -> None:
+        """Make baseline and `live` what the host's copy becomes by `changes`."""
+        for name, rows in changes.items():
+            table = marshal.loads(self._baseline[name])
+            for row_id, row in rows.items():
+                if row is None:
+                    table.pop(row_id, None)
+                else:
+                    table[row_id] = row
+            self._baseline[name] = marshal.dumps(table, _PLAIN)
+        self.reload()
+
+    def reload(self) -> None:
+        """Make `live` the baseline in fresh objects: nothing aliases, nothing is remembered."""
+        self.live = {name: marshal.loads(rows) for name, rows in self._baseline.items()}
+
+
+def _packed(rows: Json) -> bytes:
+    try:
+        return marshal.dumps(rows, _PLAIN)
+    except ValueError:
+        raise StateBreach("the tool put a value into the state that is no JSON") from None
+
+
+def _diff(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
+    changed: dict[str, Json] = {row_id: None for row_id in before if row_id not in after}
+    for row_id, row in after.items():
+        if type(row_id) is not str or type(row) is not dict:
+            raise StateBreach(
+                "the tool put a row into the state that is no object with a string id"
+            )
+        old = before.get(row_id)
+        packed = marshal.dumps(row, _PLAIN)
+        if old is not None and packed == marshal.dumps(old, _PLAIN):
+            continue
+        if (fault := _row_fault(row)) is not None:
+            raise StateBreach(f"the tool put a value into the state that is no JSON: {fault}")
+        if old is None or _sorted(old) != _sorted(row):
+            changed[row_id] = marshal.loads(packed)
+    return changed
+
+
+def _row_fault(row: Json) -> str | None:
+    """Why a row that marshal can pack is no JSON object; what it packs are exact built-in types."""
+    level: list[Json] = [row]
+    while level:
+        kinds = {type(item) for item in level}
+        if extra := kinds - {dict, list, str, int, float, bool, type(None)}:
+            return f"a {sorted(kind.__name__ for kind in extra)[0]}"
+        level = [
+            child
+            for item in level
+            if type(item) in (dict, list)
+            for child in (item.values() if type(item) is dict else item)
+        ]
+    return json_fault(row)
+
+
+def _sorted(row: Json) -> str:
+    try:
+        return json.dumps(row, sort_keys=True, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise StateBreach("the tool put a number into the state that is not finite") from None

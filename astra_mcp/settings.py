@@ -1,0 +1,63 @@
+"""Every default and limit of the host in one place, and the environment variables that set them.
+
+Frozen; read once at start. A field's docstring is what `--help` and docs/ show. Secrets are never
+fields here: the control token comes from ASTRA_CONTROL_TOKEN or is generated, and is held hashed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CONTROL_TOKEN_ENV: Final = "ASTRA_CONTROL_TOKEN"
+
+Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
+
+
+class HostSettings(BaseModel):
+    """What `astra serve` may be told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    host: str = "127.0.0.1"
+    """Address to listen on; anything but loopback has to be asked for."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port; 0 lets the kernel choose."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names accepted in Host and Origin headers besides loopback."""
+    max_episodes: int = Field(default=1000, ge=1)
+    """Open episodes, graded and ungraded; one more is refused with Retry-After."""
+    max_env_sessions: int = Field(default=256, ge=1)
+    """Open sessions on /envs/<id>/mcp."""
+    idle_s: Seconds = 600.0
+    """An episode or session without a request for this long ends."""
+    total_s: Seconds = 3600.0
+    """No episode lives longer than this."""
+    keep_finished: int = Field(default=2000, ge=0)
+    """Finished episodes kept in memory for get_episode; older ones are in the journal only."""
+    loaded_bundles: int = Field(default=256, ge=1)
+    """Bundles kept loaded; the least recently used one without an episode is dropped first."""
+    body_bytes: int = Field(default=1_048_576, ge=1024)
+    """Largest request body."""
+    drain_s: Seconds = 5.0
+    """How long SIGTERM waits for requests in flight."""
+    journal: Path | None = None
+    """Folder of the append-only episode journals; None keeps episodes in memory only."""
+    accept_missing_layers: frozenset[str] = frozenset()
+    """Mandatory sandbox layers that may be missing; stated in the banner and in every record."""
+    unaudited: bool = False
+    """Serve bundles that no audit made on this machine has accepted."""
+
+
+#: How many times the user answers "I have nothing to add" before the conversation ends.
+MAX_NUDGES: Final = 2
+#: Longest message or answer of an agent, in characters.
+MAX_TEXT: Final = 20_000
+#: Largest set of changed rows that one call may write, in bytes of JSON.
+MAX_CHANGE_BYTES: Final = 1_048_576
+#: Largest state of a world, in bytes of JSON.
+MAX_STATE_BYTES: Final = 16_777_216
+#: Candidates that far distractors are drawn from.
+FAR_POOL: Final = 64
