@@ -10,6 +10,7 @@ reason. Tokens, leases and files are the host's (host/).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from astra_mcp.task import Task, Turn
 from astra_mcp.world import Changes, Environment, Outcome, Progress, World
 
 Json = Any
+log = logging.getLogger(__name__)
 Status = Literal["open", "graded", "closed", "expired", "corrupt"]
 
 
@@ -295,24 +297,32 @@ class Episode:
         async with self._busy:
             self._must_be_open()
             self.answer = answer
-            result = self._graded()
-            event = {"event": "submit", "answer": answer, "request_id": request_id}
-            self.log.append(event | {"grade": result.model_dump(mode="json")}, durable=True)
             self.transcript.append({"role": "assistant", "content": answer})
-            self.result = result
-            self._end("graded", result.reason)
+            result = self._graded()
+            if result is None:
+                result = self._corrupt("the grader failed")
+            else:
+                event = {"event": "submit", "answer": answer, "request_id": request_id}
+                self.log.append(event | {"grade": result.model_dump(mode="json")}, durable=True)
+                self.result = result
+                self._end("graded", result.reason)
         await self._release()
         return result
 
-    def _graded(self) -> Grade:
-        return grade(
-            self.task,
-            self.golden,
-            self.attempt(),
-            self.bundle.state,
-            locale=self.bundle.manifest.language,
-            manifest=self.bundle.manifest,
-        )
+    def _graded(self) -> Grade | None:
+        """The grade, or None when the grader itself failed: no reward is better than a wrong one."""
+        try:
+            return grade(
+                self.task,
+                self.golden,
+                self.attempt(),
+                self.bundle.state,
+                locale=self.bundle.manifest.language,
+                manifest=self.bundle.manifest,
+            )
+        except Exception:
+            log.exception("the grader failed on %s", self.spec.task)
+            return None
 
     def attempt(self) -> Attempt:
         """The record so far."""
@@ -347,10 +357,11 @@ class Episode:
             self._corrupt(reason)
         await self._release()
 
-    def _corrupt(self, reason: str) -> None:
+    def _corrupt(self, reason: str) -> Grade:
         self.log.append({"event": "end", "status": "corrupt", "reason": reason}, durable=True)
         self.result = no_grade(f"corrupt: {reason}")
         self._end("corrupt", reason)
+        return self.result
 
     def _end(self, status: Status, reason: str) -> None:
         self.status, self.reason = status, reason

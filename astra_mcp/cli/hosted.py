@@ -79,15 +79,21 @@ def _wait(process: subprocess.Popen[bytes], ready: Path, errors: Path) -> dict[s
             info: dict[str, Any] = orjson.loads(ready.read_bytes())
             return info
         if process.poll() is not None:
-            said = errors.read_text(errors="replace").strip().splitlines()
-            last = next((line for line in reversed(said) if not line.startswith("{")), "")
-            raise HostStartError(
-                last or f"The host ended with exit code {process.returncode}.",
-                "Run `astra doctor`, then `astra serve` with the same bundles.",
-            )
+            raise _why(process.returncode, errors.read_text(errors="replace"))
         time.sleep(0.01)
     raise HostStartError(
         f"The host did not listen within {READY_S:g} s.", "Run `astra doctor` to see why."
+    )
+
+
+def _why(code: int, said: str) -> HostStartError:
+    """What a host that ended at once said about it: its own two sentences."""
+    lines = [line.strip() for line in said.splitlines()]
+    message = next((x.removeprefix("error: ") for x in lines if x.startswith("error: ")), "")
+    remedy = next((x.removeprefix("do: ") for x in lines if x.startswith("do: ")), "")
+    return HostStartError(
+        message or f"The host ended with exit code {code} before it listened.",
+        remedy or "Run `astra doctor`, then `astra serve` with the same bundles.",
     )
 
 

@@ -46,7 +46,7 @@ def usable(call: Call) -> bool:
 
 def fits_where(pattern_args: Mapping[str, Json], call: Call) -> bool:
     """Whether the call has these arguments, whatever others it has."""
-    args = call.args if isinstance(call.args, dict) else {}
+    args = _args(call)
     return all(name in args and same(args[name], want) for name, want in pattern_args.items())
 
 
@@ -87,7 +87,7 @@ class _Search:
         steps = [self.golden[step] for step in sub.steps]
         expect = sub.expect
         refs = compile_expr(expect.expr).refs if expect and expect.expr else frozenset[str]()
-        candidates = [self._candidates(step, checked=step.id in refs) for step in steps]
+        candidates = [self._candidates(step, step.id in refs, len(steps)) for step in steps]
         ways = (
             way
             for way in islice(product(*candidates), MAX_COMBINATIONS)
@@ -100,20 +100,21 @@ class _Search:
             self.taken[_call_key(step)].add(position)
         return best
 
-    def _candidates(self, step: GoldenStep, checked: bool) -> list[int]:
-        """Calls with the step's arguments, the first of each result.
+    def _candidates(self, step: GoldenStep, checked: bool, keep: int) -> list[int]:
+        """Calls with the step's arguments: of each result the first `keep`.
 
         When the expected value is not read from the step's result, nothing shows that a further
         argument did no harm, so there must be none.
         """
-        found: dict[str, int] = {}
+        found: dict[str, list[int]] = defaultdict(list)
+        taken = self.taken[_call_key(step)]
         for i in self.usable:
             call = self.calls[i]
-            if call.tool != step.tool or i in self.taken[_call_key(step)]:
+            if call.tool != step.tool or i in taken or not fits_where(step.args, call):
                 continue
-            if fits_where(step.args, call) and (checked or len(call.args) == len(step.args)):
-                found.setdefault(json_key(call.result) if checked else str(i), i)
-        return list(found.values())
+            if checked or len(_args(call)) == len(step.args):
+                found[json_key(call.result) if checked else ""].append(i)
+        return sorted(i for same_result in found.values() for i in same_result[:keep])
 
     def _gives(self, expect: Expect, expr: str, steps: list[GoldenStep], way: Positions) -> bool:
         own = {s.id: self.calls[i].result for s, i in zip(steps, way, strict=True)}
@@ -140,6 +141,10 @@ def _meets(pattern: CallPattern, expect: Expect | None, call: Call) -> bool:
 
 def _earliest(ways: Iterable[Positions]) -> Positions | None:
     return min(ways, key=lambda way: (max(way), len(set(way)), way), default=None)
+
+
+def _args(call: Call) -> Mapping[str, Json]:
+    return call.args if isinstance(call.args, dict) else {}
 
 
 def _call_key(step: GoldenStep) -> str:

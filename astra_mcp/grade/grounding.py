@@ -14,12 +14,11 @@ from datetime import date, time, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
 from babel import Locale, UnknownLocaleError
 
 from astra_mcp.attempt import Call, Golden
 from astra_mcp.bundle import Manifest
-from astra_mcp.grade.equality import same
+from astra_mcp.grade.equality import same, scalars
 from astra_mcp.task import Task
 
 Json = Any
@@ -41,78 +40,103 @@ class Grounds:
 
     def __init__(self, task: Task, golden: Golden, manifest: Manifest) -> None:
         self._task, self._manifest = task, manifest
-        self._texts: list[str] = [server.instructions for server in manifest.servers]
         self._months = _months(manifest.language)
+        self._told = _Texts()
+        self._turns_told = 0
+        self._tools: dict[str, _Texts] = {}
         reasoned = {step.id: step.reasoned for step in task.plan}
         self._worked_out = [
             step.args[name] for step in golden.steps for name in reasoned.get(step.id, [])
         ]
+        for server in manifest.servers:
+            self._told.add(server.instructions)
 
     def learn(self, call: Call) -> None:
         """Add what the call told the agent."""
         if call.ok:
-            self._texts.append(orjson.dumps(call.result).decode())
+            self._told.add(_as_text(call.result))
         elif call.failure is not None:
-            self._texts.append(call.failure.message)
+            self._told.add(call.failure.message)
 
     def has(self, call: Call) -> bool:
         """Whether every argument of the call has a source."""
-        values = [value for value in _leaves(call.args) if not self._harmless(value)]
-        if not values:
-            return True
-        text = _Text(" \n".join([*self._told(call), *self._texts]))
-        return all(self._known(value, text) for value in values)
+        self._listen(call.turn)
+        texts = (self._told, self._schema(call.tool))
+        return all(_harmless(value) or self._known(value, texts) for value in scalars(call.args))
 
-    def _told(self, call: Call) -> list[str]:
-        turns = [turn.id for turn in self._task.turns]
-        last = turns.index(call.turn) if call.turn in turns else len(turns) - 1
-        told = [turn.say for turn in self._task.turns[: last + 1]]
-        spec = self._manifest.by_name.get(call.tool)
-        if spec is not None:
-            told += [spec.description, orjson.dumps(spec.input_schema).decode()]
-        return told
+    def _listen(self, turn: str) -> None:
+        """Add the user's turns up to this one."""
+        turns = [one.id for one in self._task.turns]
+        until = turns.index(turn) + 1 if turn in turns else len(turns)
+        for one in self._task.turns[self._turns_told : until]:
+            self._told.add(one.say)
+        self._turns_told = max(self._turns_told, until)
 
-    def _harmless(self, value: Json) -> bool:
-        if isinstance(value, str):
-            return len(value.strip()) <= 2
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value).is_integer() and abs(value) <= SMALL
-        return True
+    def _schema(self, tool: str) -> _Texts:
+        if tool not in self._tools:
+            texts = self._tools[tool] = _Texts()
+            if (spec := self._manifest.by_name.get(tool)) is not None:
+                texts.add(spec.description)
+                texts.add(_as_text(spec.input_schema))
+        return self._tools[tool]
 
-    def _known(self, value: Json, text: _Text) -> bool:
+    def _known(self, value: Json, texts: tuple[_Texts, ...]) -> bool:
         if any(same(value, worked_out) for worked_out in self._worked_out):
             return True
         if not isinstance(value, str):
-            return abs(float(value)) in text.numbers
-        if " ".join(value.casefold().split()) in text.folded:
+            return any(abs(value) in text.numbers for text in texts)
+        if any(text.holds(value) for text in texts):
             return True
+        digits = set().union(*(text.digits for text in texts))
         if (match := _DATE.fullmatch(value.strip())) is not None:
-            return self._day(match[1], text) and (match[2] is None or _clock(match[2], text))
+            on_day = self._day(match[1], digits, texts)
+            return on_day and (match[2] is None or _clock(match[2], digits))
         if (match := _TIME.fullmatch(value.strip())) is not None:
-            return _clock(match[1], text)
+            return _clock(match[1], digits)
         words = {word for word in _WORD.findall(value.casefold()) if len(word) > 2}
-        return bool(words) and words <= text.words
+        return bool(words) and words <= set().union(*(text.words for text in texts))
 
-    def _day(self, iso: str, text: _Text) -> bool:
+    def _day(self, iso: str, digits: set[int], texts: tuple[_Texts, ...]) -> bool:
         try:
             day = date.fromisoformat(iso)
         except ValueError:
             return False
-        if iso in text.folded or abs(day - self._manifest.now.date()) <= NEAR:
+        if abs(day - self._manifest.now.date()) <= NEAR:
             return True
         names = self._months[day.month - 1]
-        named = any(name in text.folded for name in names) or day.month in text.digits
-        return named and day.day in text.digits
+        named = any(text.holds(name) for name in names for text in texts)
+        return (named or day.month in digits) and day.day in digits
 
 
-class _Text:
-    """A text and the words and numbers in it."""
+class _Texts:
+    """Texts, and the words and numbers in them."""
 
-    def __init__(self, text: str) -> None:
-        self.folded = " ".join(text.casefold().split())
-        self.words = set(_WORD.findall(self.folded))
-        self.digits = {int(digits) for digits in _DIGITS.findall(self.folded) if len(digits) < 16}
-        self.numbers = {n for found in _NUMBER.findall(self.folded) for n in _readings(found)}
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.words: set[str] = set()
+        self.digits: set[int] = set()
+        self.numbers: set[float] = set()
+
+    def add(self, text: str) -> None:
+        """Add one text."""
+        folded = " ".join(text.casefold().split())
+        self.pieces.append(folded)
+        self.words.update(_WORD.findall(folded))
+        self.digits.update(int(found) for found in _DIGITS.findall(folded) if len(found) < 16)
+        self.numbers.update(n for found in _NUMBER.findall(folded) for n in _readings(found))
+
+    def holds(self, text: str) -> bool:
+        """Whether `text` stands in one of them, whatever its case and spacing."""
+        folded = " ".join(text.casefold().split())
+        return any(folded in piece for piece in self.pieces)
+
+
+def _harmless(value: Json) -> bool:
+    if isinstance(value, str):
+        return len(value.strip()) <= 2
+    if isinstance(value, bool) or value is None:
+        return True
+    return abs(value) <= SMALL and float(value).is_integer()
 
 
 def _readings(found: str) -> Iterator[float]:
@@ -125,24 +149,17 @@ def _readings(found: str) -> Iterator[float]:
             continue
 
 
-def _clock(text: str, known: _Text) -> bool:
+def _clock(text: str, digits: set[int]) -> bool:
     try:
         clock = time.fromisoformat(text)
     except ValueError:
         return False
     hours = {clock.hour, (clock.hour - 1) % 12 + 1}
-    return bool(hours & known.digits) and (clock.minute == 0 or clock.minute in known.digits)
+    return bool(hours & digits) and (clock.minute == 0 or clock.minute in digits)
 
 
-def _leaves(value: Json) -> Iterator[Json]:
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _leaves(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
+def _as_text(value: Json) -> str:
+    return "\n".join(str(scalar) for scalar in scalars(value, keys=True))
 
 
 @lru_cache(maxsize=32)

@@ -197,9 +197,9 @@ class Security:
 
     Attributes:
         hosts: Host names without port, lower case; "*" lets every host in (behind a proxy that
-            checks, or on a network of one's own).
-        origins: Origins as browsers send them, `https://example.org`, without port meaning any
-            port; loopback origins are always let in.
+            checks, or on a network of one's own). Pages of these hosts are let in, too.
+        origins: Further origins as browsers send them, `https://example.org`; without a port they
+            mean any port. Loopback origins are always let in.
     """
 
     hosts: frozenset[str] = LOOPBACK
@@ -226,7 +226,10 @@ class Security:
         scheme, separator, host = text.partition("://")
         bare = _host_name(host.encode("latin-1"))
         return bool(separator) and (
-            bare in LOOPBACK or text in self.origins or f"{scheme}://{bare}" in self.origins
+            bare in LOOPBACK
+            or bare in self.hosts
+            or text in self.origins
+            or f"{scheme}://{bare}" in self.origins
         )
 
 

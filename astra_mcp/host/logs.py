@@ -23,28 +23,29 @@ from astra_mcp.errors import AstraError
 
 Json = Any
 HIDDEN: Final = "***"
-_SECRETS: Final = (
+#: Safe to apply to rendered JSON, too: what they replace holds no quote and no backslash.
+_TOKENS: Final = (
     (
         re.compile(r"(/(?:episodes|agent)/)(?!mcp\b)[^/\s\"'\\?#]+", re.IGNORECASE),
         rf"\g<1>{HIDDEN}",
     ),
     (re.compile(r"\b(bearer\s+)[^\s\"',;\\]+", re.IGNORECASE), rf"\g<1>{HIDDEN}"),
-    (
-        re.compile(
-            r"((?:token|secret|password|api_?key|authorization)\\?[\"']?\s*[=:]\s*\\?[\"']?)"
-            r"(?!bearer\b)[^\s\"'&,;\\}]+",
-            re.IGNORECASE,
-        ),
-        rf"\g<1>{HIDDEN}",
-    ),
     (re.compile(r"(?<!sha256:)(?<![\w-])[\w-]{32,}", re.ASCII), HIDDEN),
+)
+_SECRET_NAME: Final = re.compile(r"token|secret|password|api_?key|authorization", re.IGNORECASE)
+_ASSIGNED: Final = re.compile(
+    rf"((?:{_SECRET_NAME.pattern})[\"']?\s*[=:]\s*[\"']?)(?!bearer\b)[^\s\"'&,;}}]+", re.IGNORECASE
 )
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 def redact(text: str) -> str:
     """The text with everything that could be a token replaced by `***`."""
-    for pattern, replacement in _SECRETS:
+    return _hide_tokens(_ASSIGNED.sub(rf"\g<1>{HIDDEN}", text))
+
+
+def _hide_tokens(text: str) -> str:
+    for pattern, replacement in _TOKENS:
         text = pattern.sub(replacement, text)
     return text
 
@@ -53,20 +54,33 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the `extra` fields, and the error."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The redacted line."""
+        """The redacted line; an `extra` field named like a secret is hidden whole."""
+        second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Json] = {
-            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}"
-            f".{int(record.msecs):03d}Z",
+            "time": f"{second}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redact(record.getMessage()),
         }
-        extra = {k: v for k, v in record.__dict__.items() if k not in _STANDARD}
-        line.update({key: value for key, value in extra.items() if key not in line})
-        if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = describe(record.exc_info[1])
-            line["frames"] = _frames(record.exc_info[2])
-        return redact(orjson.dumps(line, default=_kind).decode())
+        for key, value in record.__dict__.items():
+            if key not in _STANDARD and key not in line:
+                line[key] = HIDDEN if _SECRET_NAME.search(key) else value
+        error, frames = _failure(record)
+        if error is not None:
+            line["error"] = redact(error)
+        text = _hide_tokens(_dump(line))
+        return f'{text[:-1]},"frames":{_dump(frames)}}}' if frames else text
+
+
+def _failure(record: logging.LogRecord) -> tuple[str | None, list[str]]:
+    """What the record's exception is and where it happened."""
+    if not record.exc_info or record.exc_info[1] is None:
+        return None, []
+    return describe(record.exc_info[1]), _frames(record.exc_info[2])
+
+
+def _dump(value: Json) -> str:
+    return orjson.dumps(value, default=_kind, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def describe(error: BaseException) -> str:

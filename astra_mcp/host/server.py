@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
+import anyio.lowlevel
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -138,12 +139,19 @@ class BoundedProtocol(HttpToolsProtocol):
         )
         self.transport.close()
 
+    def hang_up(self) -> None:
+        """Close the connection: at once when its client does not read, else after the last byte."""
+        if self._paused is None:
+            self.transport.close()
+        else:
+            self.transport.abort()
+
     def hang_up_if_slow(self, now: float, request_s: float, stalled_s: float) -> None:
         """Close the connection when its client is later than allowed; `now` in loop seconds."""
-        if self._began is not None and now - self._began > request_s:
-            self.transport.close()
-        elif self._paused is not None and now - self._paused > stalled_s:
-            self.transport.abort()
+        stalled = self._paused is not None and now - self._paused > stalled_s
+        late = self._began is not None and now - self._began > request_s
+        if stalled or (late and self._paused is None):
+            self.hang_up()
 
     def _count(self, length: int) -> None:
         self._head_bytes += length
@@ -191,11 +199,21 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain, then cut what is still connected."""
+        """Drain, give what was cancelled a chance to say so, and cut what is left."""
         await super().shutdown(sockets)
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        self.cut()
+
+    def cut(self) -> None:
+        """Stop listening and end every task and connection, whatever they are doing."""
+        for listener in getattr(self, "servers", ()):
+            listener.close()
+        for task in list(self.server_state.tasks):
+            task.cancel()
         for connection in list(self.server_state.connections):
             if isinstance(connection, BoundedProtocol):
-                connection.transport.abort()
+                connection.hang_up()
 
 
 async def serve(
@@ -246,8 +264,11 @@ async def serve(
             tasks.start_soon(_sweep, server, limits)
             if catch_signals:
                 tasks.start_soon(_stop_on_signal, server, stop)
-            await server.serve(sockets=[sock])
-            tasks.cancel_scope.cancel()
+            try:
+                await server.serve(sockets=[sock])
+            finally:
+                server.cut()
+                tasks.cancel_scope.cancel()
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:

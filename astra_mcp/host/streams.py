@@ -3,7 +3,8 @@
 2025: GET answers with a stream of notifications. 2026: `subscriptions/listen` is a request whose
 answer is the stream; each frame carries the request's id, and the result is the last frame.
 A change is a flag, not a queue: however many changes a slow client has not read yet, at most two
-notifications are due, so a stream never grows. Streams end with their client, their service, or the host.
+notifications are due, so a stream never grows. Streams end with their client, with their service,
+or with the host.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ stream of notifications only where it was given one.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -61,6 +62,7 @@ from astra_mcp.host.sessions import Session, Sessions
 from astra_mcp.host.streams import Streams
 
 Json = Any
+logger: Final = logging.getLogger(__name__)
 BOTH_ERAS: Final[frozenset[Era]] = frozenset({"2025", "2026"})
 _MODERN_HEADERS: Final = frozenset(version.encode() for version in VERSIONS["2026"])
 _NO_RESPONSES: Final = "Body must be a single JSON-RPC request or notification object"
@@ -203,8 +205,13 @@ class McpTransport:
             return None
         try:
             body = await endpoint.dispatchers[who.era].answer(who.service, message)
+        except RpcError:
+            raise
         except AstraError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
+        except Exception as error:
+            logger.exception("a service failed in %s", message.method)
+            raise RpcError(INTERNAL_ERROR, "Internal server error") from error
         return Answer(200, body)
 
     def _one_way(

@@ -49,8 +49,6 @@ def _said(text: str, locale: str) -> bool | None:
         return None
     yes = found["head"] in _YES
     tokens = set(re.findall(r"[^\W\d_]+", found["rest"]))
-    if yes:
-        against = words.has_negation(found["rest"], locale) or tokens & _NO
-    else:
-        against = tokens & _YES and not words.has_negation(found["rest"], locale)
+    denied = words.has_negation(found["rest"], locale)
+    against = denied or tokens & _NO if yes else tokens & _YES and not denied
     return None if against else yes

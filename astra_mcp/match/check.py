@@ -7,6 +7,7 @@ that says nothing of use, and a pattern that refuses its own value accepts nobod
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import date, datetime, time
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from astra_mcp.errors import BundleError
 from astra_mcp.match import text
+from astra_mcp.match.compare import match_text
 from astra_mcp.match.models import (
     Bool,
     Contains,
@@ -51,6 +53,21 @@ def check_gold(matcher: Matcher, value: Json) -> None:
         BundleError: says what is wrong with it.
     """
     _check(matcher, value, 0)
+    if isinstance(matcher, Number) and matcher.locale is not None:
+        return
+    if not match_text(matcher, value, _stated(value)):
+        raise _bad(
+            matcher,
+            "is refused by its own matcher when an answer states it",
+            "Use a shorter or plainer value, or another kind of matcher.",
+        )
+
+
+def _stated(value: Json) -> str:
+    """The value as a plain answer would state it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _check(matcher: Matcher, value: Json, depth: int) -> None:
@@ -98,11 +115,11 @@ def _check_exact(matcher: Exact, value: Json) -> None:
     if not _is_text(value):
         raise _bad(
             matcher,
-            "is no text with a letter or digit",
+            "is no text, or only punctuation",
             f"Use a text of at most {MAX_TEXT} characters, or another kind of matcher.",
         )
     if not all(map(_is_text, matcher.aliases)):
-        raise _bad(matcher, "has an alias without a letter or digit", "Remove the alias.")
+        raise _bad(matcher, "has an alias that is only punctuation", "Remove the alias.")
 
 
 def _check_number(matcher: Number, value: Json) -> None:
@@ -144,6 +161,8 @@ def _check_members(matcher: SetOf | ListOf, value: Json, depth: int) -> None:
         raise _bad(matcher, f"is no list of 1 to {MAX_MEMBERS} members", "Use a JSON array.")
     for member in value:
         _check(matcher.of, member, depth + 1)
+    if isinstance(matcher.of, Exact) and matcher.of.aliases and len(value) > 1:
+        raise _bad(matcher, "has aliases that fit every member", "Give aliases to one value only.")
     keys = [text.json_key(member) for member in value]
     if isinstance(matcher, SetOf) and len(set(keys)) != len(keys):
         raise _bad(matcher, "holds a member twice", "List every member once.")

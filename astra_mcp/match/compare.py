@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from astra_mcp.match import dates, numbers, structure, text
+from astra_mcp.match import dates, numbers, structure, text, times
 from astra_mcp.match.boolean import match_bool
 from astra_mcp.match.models import (
     Bool,
@@ -57,9 +57,9 @@ def _compare(matcher: Matcher, value: Json, slot: str, locale: str) -> Verdict:
         case Date():
             return dates.match_date(value, slot, locale)
         case Time():
-            return dates.match_time(value, slot, locale)
+            return times.match_time(value, slot, locale)
         case DateTime():
-            return dates.match_datetime(value, slot, locale)
+            return times.match_datetime(value, slot, locale)
         case Bool():
             return match_bool(value, slot, locale)
         case Regex():
@@ -82,6 +82,8 @@ class _Inner:
 
     def __call__(self, matcher: Matcher, value: Json, candidate: Json) -> bool:
         if isinstance(candidate, str):
+            if isinstance(matcher, Exact):
+                return text.equals(matcher, value, answer_slot(candidate))
             slot = answer_slot(candidate)
             return bool(slot) and _compare(matcher, value, slot, self._locale).ok
         if isinstance(matcher, SetOf | ListOf | Record) or not isinstance(candidate, dict | list):

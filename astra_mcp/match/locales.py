@@ -1,4 +1,4 @@
-"""What a locale writes differently: number marks, names of months and weekdays, names of currencies.
+"""What a locale writes differently: number marks, names of months, weekdays and currencies.
 
 Everything comes from CLDR through babel, is read once per locale, and is pure afterwards. An
 unknown locale falls back to English. Month and weekday names of English, German, French and Spanish
@@ -118,7 +118,7 @@ def _names(kind: str, widths: tuple[str, ...], language: str) -> dict[str, int]:
     """Unambiguous names in the known languages; the readings of `language` win."""
     found: dict[str, set[int]] = {}
     own: dict[str, int] = {}
-    for lang in (*LANGUAGES, language):
+    for lang in (*LANGUAGES, "zh", language):
         for name, number in _named(kind, widths, locale_of(lang)):
             if not any(char.isdigit() for char in name) and len(name) > 1:
                 found.setdefault(name, set()).add(number)
@@ -158,7 +158,7 @@ def short_weekdays(language: str) -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def currencies() -> dict[str, frozenset[str]]:
-    """Every known sign, code (upper case) and name (lower case) of a currency -> what it can mean."""
+    """Every known sign, code and name (lower case) of a currency -> the codes it can mean."""
     found: dict[str, set[str]] = {}
     for code in CURRENCIES:
         found.setdefault(code, set()).add(code)

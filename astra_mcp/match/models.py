@@ -26,7 +26,7 @@ class Exact(Strict):
 
 
 class Number(Strict):
-    """A number within `abs_tol` or `rel_tol`; when `unit` is set, in that unit or a convertible one."""
+    """A number within `abs_tol` or `rel_tol`; in `unit`, when set, or a convertible one."""
 
     kind: Literal["number"]
     abs_tol: float = 0.0

@@ -29,6 +29,7 @@ _FENCE: Final = re.compile(r"```[a-zA-Z]*\n?(.*?)\n?```", re.DOTALL)
 _BOXED: Final = re.compile(r"\$*\\boxed\{([^{}]*)\}\$*")
 _BULLET: Final = re.compile(r"(?:[*•·‣▪◦][ \t]+|[-–—][ \t]+(?!\d))")
 _PAIRS: Final = ("***", "**", "__", "*", "_", "``", "`", "~~")
+_OPENED: Final = re.compile(r"[*_`]{1,3}\Z")
 _INLINE: Final = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
 _SPACES: Final = re.compile(r"[^\S\n]+")
 
@@ -39,10 +40,14 @@ def answer_slot(text: str) -> str:
     What follows the last `ANSWER:` (any case, bold or not, full-width colon, also 答案：), else the
     whole text; without the emphasis, code ticks, bullet and full stop around it.
     """
-    last = None
-    for last in _MARKER.finditer(text):
-        pass
-    slot = text[last.end() :] if last else text
+    found = list(_MARKER.finditer(text))
+    if not found:
+        return _strip(text)
+    last = found[-1]
+    slot = text[last.end() :].strip()
+    opened = _OPENED.search(text, 0, last.start())
+    if opened and not last.group().endswith(("*", "_", "`")):
+        slot = slot.removesuffix(opened.group())
     return _strip(slot)
 
 
@@ -82,6 +87,11 @@ def fold(text: str) -> str:
     text = text.translate(_QUOTES).translate(_DASHES)
     text = "".join(_ascii_digit(char) for char in text)
     return _SPACES.sub(" ", text).strip()
+
+
+def lowered(text: str) -> str:
+    """Lower case without moving any character, so that places in it are places in `text`."""
+    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
 
 
 def _ascii_digit(char: str) -> str:

@@ -8,15 +8,14 @@ such. In a set the same member twice is one member; a list is compared in order.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
-
 from astra_mcp.match import words
-from astra_mcp.match.models import Bool, Exact, ListOf, Matcher, Number, Record, Regex, SetOf
+from astra_mcp.match.models import Bool, Exact, ListOf, Matcher, Number, Record, SetOf
 from astra_mcp.match.numerals import parse_number
 from astra_mcp.match.slot import fold
 from astra_mcp.match.text import json_key, label, normal
@@ -41,7 +40,7 @@ _NUMBER_RUN: Final = re.compile(r"\d[\d.,' ]*\d")
 _LEAD: Final = re.compile(
     r"(?:(?:the|there|these|those|they|it|all|both|die|der|das|les|los|las|ce|son|es)\b[^,;:\n]{0,80}?"
     r"\b(?:are|is|were|was|sind|ist|sont|est|son|es|lauten)\b:?|[^,;:\n]{1,80}:|"
-    r"[\u3400-\u9fff]{0,12}(?:是|为|有)[::]?|both|beide)\s+(?=\S)",
+    r"both|beide)\s+(?=\S)|[\u3400-\u9fff]{0,12}(?:是|为|有)[:：]?\s*(?=\S)",
     re.IGNORECASE,
 )
 _HEADER: Final = re.compile(r"[^\n]{1,120}[:：]\s*$")
@@ -60,6 +59,7 @@ def match_collection(
         compare: How one member is compared.
     """
     ordered = isinstance(matcher, ListOf)
+    slot = re.sub(r"[^\S\n]+", " ", slot)
     given = _json(slot)
     if isinstance(given, list):
         return _compare_members(matcher.of, gold, given, ordered, compare)
@@ -79,9 +79,20 @@ def _json(slot: str) -> Json:
     if not slot.startswith(("[", "{")):
         return None
     try:
-        return orjson.loads(slot)
-    except orjson.JSONDecodeError:
+        return json.loads(slot, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
         return None
+
+
+def _no_twins(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a name stands twice")
+    return members
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _compare_members(
@@ -164,14 +175,13 @@ class _Cover:
         self._of, self._gold, self._compare = of, gold, compare
         self._pieces, self._between = pieces, between
         self._longest = _longest_member(of, gold)
-        self._tries = 0
         self._fits = lru_cache(maxsize=None)(self._fits_of)
 
     def covers(self, ordered: bool) -> bool:
         """Whether the pieces are the expected members, in order if `ordered`."""
         if not self._pieces:
             return False
-        return self._in_order(0, 0) if ordered else self._any_order(0, frozenset(), frozenset())
+        return self._in_order() if ordered else self._any_order()
 
     def _member(self, start: int, stop: int) -> str:
         text = self._pieces[start]
@@ -189,33 +199,37 @@ class _Cover:
         """Longest first: a member that holds a separator wins over its parts."""
         return range(min(len(self._pieces), start + self._longest), start, -1)
 
-    def _spent(self) -> bool:
-        self._tries += 1
-        return self._tries > MAX_TRIES
+    def _in_order(self) -> bool:
+        """After each expected member: where the pieces used so far can end."""
+        ends = {0}
+        for k in range(len(self._gold)):
+            ends = {
+                stop
+                for start in ends
+                for stop in self._stops(start)
+                if k in self._fits(start, stop)
+            }
+        return len(self._pieces) in ends
 
-    def _in_order(self, start: int, k: int) -> bool:
-        if start == len(self._pieces) or k == len(self._gold):
-            return start == len(self._pieces) and k == len(self._gold)
-        if self._spent():
-            return False
-        return any(
-            k in self._fits(start, stop) and self._in_order(stop, k + 1)
-            for stop in self._stops(start)
-        )
-
-    def _any_order(self, start: int, used: frozenset[int], said: frozenset[str]) -> bool:
-        if start == len(self._pieces):
-            return len(used) == len(self._gold)
-        if self._spent():
-            return False
-        for stop in self._stops(start):
-            fits = self._fits(start, stop)
-            key = normal(self._member(start, stop))
-            if fits and key in said and self._any_order(stop, used, said):
-                return True
-            for k in fits - used:
-                if key not in said and self._any_order(stop, used | {k}, said | {key}):
+    def _any_order(self) -> bool:
+        """Depth first over (next piece, members found, texts seen), within `MAX_TRIES`."""
+        nothing: frozenset[Any] = frozenset()
+        stack = [(0, nothing, nothing)]
+        for _ in range(MAX_TRIES):
+            if not stack:
+                return False
+            start, used, said = stack.pop()
+            if start == len(self._pieces):
+                if len(used) == len(self._gold):
                     return True
+                continue
+            for stop in reversed(self._stops(start)):
+                fits = self._fits(start, stop)
+                key = normal(self._member(start, stop))
+                if fits and key in said:
+                    stack.append((stop, used, said))
+                elif fits:
+                    stack.extend((stop, used | {k}, said | {key}) for k in fits - used)
         return False
 
 
@@ -224,15 +238,7 @@ def _longest_member(of: Matcher, gold: Sequence[Json]) -> int:
     if isinstance(of, Exact):
         texts = [*(text for text in gold if isinstance(text, str)), *of.aliases]
         return 1 + max(len(_SEPARATOR.findall(text)) for text in texts)
-    return (
-        1
-        if isinstance(of, Bool)
-        else 3
-        if isinstance(of, Number)
-        else 8
-        if isinstance(of, Regex)
-        else 4
-    )
+    return 1 if isinstance(of, Bool | Number) else 4
 
 
 def match_record(matcher: Record, gold: Mapping[str, Json], slot: str, compare: Compare) -> Verdict:
@@ -266,7 +272,7 @@ def _fields(matcher: Record, slot: str) -> dict[str, str]:
     )
     found = list(mark.finditer(slot))
     fields: dict[str, str] = {}
-    if found and slot[: found[0].start()].strip():
+    if not found or slot[: found[0].start()].strip():
         return {}
     for here, after in zip(found, [*found[1:], None], strict=True):
         name = here["name"]

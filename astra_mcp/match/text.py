@@ -26,8 +26,8 @@ _CARRIERS: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
         # it's X, it is X, that would be X
-        r"(?P<words>(?:so |thus |therefore |hence )?(?:it|this|that|they)(?:'s| is| was| are| were| "
-        r"will be| would be)):? (?P<rest>.+)",
+        r"(?P<words>(?:so |thus |therefore |hence )?(?:it|this|that|they)"
+        r"(?:'s| is| was| are| were| will be| would be)):? (?P<rest>.+)",
         # the confirmation code is X
         rf"(?P<words>(?:so |thus |therefore )?(?:the|your|my|our|its|his|her|their) {_LABEL_WORDS} "
         rf"(?:is|are|was|were|will be)):? (?P<rest>.+)",
@@ -35,7 +35,8 @@ _CARRIERS: Final = tuple(
         rf"(?:ist|sind|lautet|lauten|war)):? (?P<rest>.+)",
         rf"(?P<words>c'est|ce sont|(?:la|le|les|votre|mon|ma) {_LABEL_WORDS} (?:est|sont|était)|"
         rf"l'{_LABEL_WORDS} (?:est|était)):? (?P<rest>.+)",
-        rf"(?P<words>es|son|(?:la|el|los|las|su|tu|mi) {_LABEL_WORDS} (?:es|son|era)):? (?P<rest>.+)",
+        rf"(?P<words>es|son|(?:la|el|los|las|su|tu|mi) {_LABEL_WORDS} (?:es|son|era)):? "
+        r"(?P<rest>.+)",
         # 答案是X, 确认码为X
         r"(?P<words>[\u3400-\u9fff]{0,12}(?:是|为))[:,]? ?(?P<rest>.+)",
         # Confirmation code: X
@@ -44,8 +45,9 @@ _CARRIERS: Final = tuple(
 )
 
 
+@lru_cache(maxsize=1024)
 def normal(text: str) -> str:
-    """The form in which texts are compared: folded, caseless, one space, no punctuation at its ends."""
+    """The form in which texts are compared: folded, caseless, without punctuation at its ends."""
     return " ".join(fold(plain(text)).casefold().split()).strip(_ENDS)
 
 
@@ -59,15 +61,20 @@ def json_key(value: Json) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def equals(matcher: Exact, gold: str, text: str) -> bool:
+    """Whether a text, as a whole, is the expected one or an alias."""
+    answer = normal(text)
+    return answer == normal(gold) or any(answer == normal(alias) for alias in matcher.aliases)
+
+
 def match_exact(matcher: Exact, gold: str, slot: str, locale: str) -> Verdict:
     """The whole slot is the expected text or an alias, alone or after words such as "It is"."""
-    wanted = {normal(text) for text in (gold, *matcher.aliases)}
-    answer = normal(slot)
-    if answer in wanted:
+    if equals(matcher, gold, slot):
         return RIGHT
+    answer = normal(slot)
     for carrier in _CARRIERS:
         found = carrier.fullmatch(answer)
-        if found and normal(found["rest"]) in wanted:
+        if found and equals(matcher, gold, found["rest"]):
             carried = found["words"]
             if words.has_negation(carried, locale) or words.has_hedge(carried, locale):
                 return wrong("the answer denies or doubts the value")

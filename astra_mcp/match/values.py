@@ -55,8 +55,7 @@ def match_value(matcher: Matcher, value: Json, candidate: Json) -> Verdict:
         return wrong("the value is no text")
     match matcher:
         case Exact():
-            wanted = {text.normal(item) for item in (value, *matcher.aliases)}
-            return _verdict(text.normal(candidate) in wanted)
+            return _verdict(text.equals(matcher, value, candidate))
         case Date():
             return _iso(date.fromisoformat, value, candidate)
         case Time():

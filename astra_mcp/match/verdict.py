@@ -27,3 +27,7 @@ RIGHT = Verdict(True, "matches")
 def wrong(why: str) -> Verdict:
     """A refusal with its reason."""
     return Verdict(False, why)
+
+
+class Refused(Exception):
+    """An answer cannot be read; its text says why. Raised and caught within this folder."""

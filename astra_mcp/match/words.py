@@ -35,7 +35,20 @@ _HEDGE_PHRASES: Final = (
 )
 _NEGATION: Final = [
     *("not", "no", "none", "never", "neither", "nor", "nothing", "cannot", "without", "except"),
-    *("excluding", "wrong", "incorrect", "false", "untrue", "unknown", "nicht", "kein"),
+    *(
+        "excluding",
+        "wrong",
+        "excluded",
+        "rejected",
+        "unlike",
+        "instead",
+        "incorrect",
+        "false",
+        "untrue",
+        "unknown",
+        "nicht",
+        "kein",
+    ),
     *("keine", "keiner", "keinen", "keinem", "nie", "niemals", "weder", "ohne", "außer"),
     *("ausser", "falsch", "unbekannt", "ne", "pas", "non", "aucun", "aucune", "jamais", "sans"),
     *("sauf", "faux", "inconnu", "nunca", "ningún", "ninguno", "ninguna", "sin", "excepto"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from typing import cast
 
 from astra_mcp.sandbox import wire
 
@@ -41,8 +42,8 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio: the line is up."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no asyncio.Transport, only shaped like one.
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Asyncio: the line is down."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import enum
 import importlib
 import posixpath
 import sys
@@ -30,7 +31,8 @@ _WHOLE: Final = """math cmath itertools datetime time decimal json re statistics
 #: Names left out: they take attribute names or source text, reach outside, or outlive the call.
 _LEFT_OUT: Final[dict[str, str]] = {
     "string": "Formatter",
-    "typing": "get_type_hints ForwardRef get_overloads clear_overloads",
+    "typing": "get_type_hints ForwardRef overload get_overloads clear_overloads"
+    " dataclass_transform no_type_check_decorator",
     "functools": "singledispatch singledispatchmethod wraps update_wrapper",
     "operator": "attrgetter methodcaller",
     "collections": "UserString",
@@ -60,6 +62,17 @@ _ONLY: Final[dict[str, str]] = {
     "enum": "Enum IntEnum StrEnum Flag IntFlag auto unique",
     "inspect": "isclass",
 }
+#: Decorators that write to what they decorate -> whether anything else than own things is an error.
+_DECORATORS: Final = {
+    "dataclasses.dataclass": True,
+    "functools.total_ordering": True,
+    "typing.runtime_checkable": True,
+    "typing.final": False,
+    "typing.no_type_check": False,
+    "typing.override": False,
+    "abc.abstractmethod": False,
+}
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes can be set
 _PATH_NAMES = "join basename dirname splitext split normpath isabs commonprefix"
 _LOG_NAMES = "debug info warning warn error exception critical log"
 _LOG_SETUP = "setLevel addHandler basicConfig"
@@ -101,6 +114,51 @@ def _public(name: str) -> dict[str, Any]:
     without = _LEFT_OUT.get(name, "").split()
     found = {k: getattr(real, k) for k in names if k not in without and hasattr(real, k)}
     return {k: _frozen(v) for k, v in found.items() if not isinstance(v, types.ModuleType)}
+
+
+def _freeze_class(kind: Any) -> None:
+    """Changeable class attributes become copies that cannot change."""
+    for name, value in list(vars(kind).items()):
+        if not name.startswith("_") and type(value) in (list, set, dict):
+            setattr(kind, name, _frozen(value))
+
+
+def _own_only(decorate: Callable[..., Any], *, strict: bool) -> Callable[..., Any]:
+    """A decorator that writes to its target, for targets that tool code made.
+
+    Others are refused when `strict` and else returned as they are.
+    """
+
+    def own(target: Any) -> bool:
+        try:
+            return guards.guarded_write(target) is target
+        except TypeError:
+            if strict:
+                raise
+            return False
+
+    def guarded(target: Any = None, /, **options: Any) -> Any:
+        if target is None:
+            inner = decorate(**options)
+            return lambda later: inner(later) if own(later) else later
+        return decorate(target, **options) if own(target) else target
+
+    return guarded
+
+
+def _no_functional_enum() -> None:
+    """`Enum("Name", members)` could define any special method; class statements cannot.
+
+    Changes this process's enum module, so it is for the jail only.
+    """
+    look_up = enum.EnumType.__call__
+
+    def guarded(cls: Any, *args: Any, **words: Any) -> Any:
+        if len(args) != 1 or words:
+            raise TypeError("in the sandbox an Enum is made by a class statement")
+        return look_up(cls, args[0])
+
+    enum.EnumType.__call__ = guarded  # type: ignore[method-assign]
 
 
 def _quiet(*_: Any, **__: Any) -> None:
@@ -182,8 +240,20 @@ def _os() -> tuple[types.ModuleType, types.ModuleType]:
 
 
 def build() -> dict[str, types.ModuleType]:
-    """All facades by the name under which code imports them."""
+    """All facades by the name under which code imports them.
+
+    Also hardens the library of this process: call it only where nothing else runs.
+    """
     made = {name: _facade(name, _public(name)) for name in (*_WHOLE, *_ONLY)}
+    for module in made.values():
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__flags__ & _HEAP_TYPE:
+                _freeze_class(value)
+    for path, strict in _DECORATORS.items():
+        module_name, name = path.split(".")
+        if name in vars(made[module_name]):
+            vars(made[module_name])[name] = _own_only(vars(made[module_name])[name], strict=strict)
+    _no_functional_enum()
     vars(made["abc"])["ABCMeta"] = None  # may be named as a metaclass, which policy.py drops
     vars(made["functools"])["wraps"] = _wraps
     vars(made["operator"])["attrgetter"] = _attrgetter

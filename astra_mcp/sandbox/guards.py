@@ -99,6 +99,10 @@ def _may_read(value: Any, name: str) -> bool:
 
 def _guarded_name(value: Any, name: str) -> Any:
     """Stand-ins for str.format and friends; None when the plain attribute is fine."""
+    if name in ("register", "clear_cache"):  # they change the library's own classes
+        if isinstance(value, type) and not is_own(value):
+            raise _refused(name)
+        return None
     if name == "obj":
         if isinstance(value, (AttributeError, NameError, ImportError)):
             raise _refused(name)

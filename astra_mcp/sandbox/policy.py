@@ -26,11 +26,11 @@ DENIED: Final = frozenset(INSPECT_ATTRIBUTES) | {
     "mro", "func_globals", "co_consts", "co_names", "cr_origin", "tb_lasti", "f_lasti",
 }  # fmt: skip
 #: Attributes that need a look at their object when the code runs.
-GUARDED: Final = frozenset({"format", "format_map", "obj"})
-#: Special methods that a class may define.
+GUARDED: Final = frozenset({"format", "format_map", "obj", "register", "clear_cache"})
+#: Special methods that a class may define. Not __new__: copy.copy sets attributes on what it gives.
 DEFINABLE: Final = frozenset(
     f"__{name}__"
-    for name in """init new post_init repr str len iter next getitem setitem delitem contains
+    for name in """init post_init repr str len iter next getitem setitem delitem contains
     eq ne lt le gt ge hash bool call enter exit int float index abs neg pos invert round format
     reversed missing bytes add sub mul truediv floordiv mod pow and or xor lshift rshift radd rsub
     rmul rtruediv rfloordiv rmod iadd isub imul ior iand slots aenter aexit aiter anext""".split()

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from astra_mcp.bundle import FORMAT, Bundle, Manifest, State
 from astra_mcp.canonical import canonical_bytes, digest
-from astra_mcp.errors import BundleError
+from astra_mcp.errors import AstraError, BundleError
 from astra_mcp.store.strict_json import decode, first_difference, parse, read_bytes, read_text
 from astra_mcp.store.strict_json import one_line as to_json
 
@@ -290,6 +290,10 @@ def _validated(model: type[M], raw: Json, places: _Places, prefix: tuple[str, ..
         return model.model_validate(raw)
     except ValidationError as error:
         raise _refused(error, places, prefix) from error
+    except AstraError as error:
+        # Pydantic passes on what is no ValueError, so its place is lost: name the part.
+        part = ("sealed",) if model is Bundle else prefix
+        raise BundleError(f"{places(part)}: {error.message}", error.remedy) from error
 
 
 def _refused(error: ValidationError, places: _Places, prefix: tuple[str, ...]) -> BundleError:

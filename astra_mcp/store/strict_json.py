@@ -110,7 +110,8 @@ def parse(text: str, place: str) -> Json:
             parse_constant=lambda name: fail(f"{name} is no JSON number"),
         )
         # A lone surrogate ("\ud800") is JSON but no Unicode: no digest could be taken over it.
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
         fail(f"no JSON, line {error.lineno} column {error.colno}: {error.msg.lower()}")
     except RecursionError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import anyio
 import httpx2
 from environments import clean_env
 from mcp import Client
@@ -15,6 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from astra_mcp.cli.hosted import Hosted
 
+T = TypeVar("T")
+Target = dict[str, Any]
 RUN_S = 60.0
 
 
@@ -59,15 +63,29 @@ class Foreign:
     def __init__(self, home: Path) -> None:
         self._env = clean_env(home)
 
-    def report(self, command: list[str], target: dict[str, Any]) -> dict[str, Any]:
+    async def report(self, command: list[str], target: Target) -> dict[str, Any]:
         """What a client script tells of its visit to a target."""
-        done = self.run([*command, json.dumps(target)])
-        assert done.returncode == 0, done.stderr[-3000:]
+        done = await self.run([*command, json.dumps(target)])
+        assert done.returncode == 0, done.stderr.decode()[-3000:]
         facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return facts
 
-    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    async def run(self, command: list[str]) -> subprocess.CompletedProcess[bytes]:
         """One process to its end."""
-        return subprocess.run(
-            command, env=self._env, capture_output=True, text=True, timeout=RUN_S, check=False
-        )
+        with anyio.fail_after(RUN_S):
+            return await anyio.run_process(command, env=self._env, check=False)
+
+
+async def together(jobs: Mapping[str, Callable[[], Awaitable[T]]]) -> dict[str, T]:
+    """Every job's result, two jobs at a time."""
+    results: dict[str, T] = {}
+    two = anyio.CapacityLimiter(2)
+
+    async def one(name: str, job: Callable[[], Awaitable[T]]) -> None:
+        async with two:
+            results[name] = await job()
+
+    async with anyio.create_task_group() as tasks:
+        for name, job in jobs.items():
+            tasks.start_soon(one, name, job)
+    return results

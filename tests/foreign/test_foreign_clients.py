@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Foreign, Host
+from running import Foreign, Host, Target, together
 
 pytestmark = [pytest.mark.foreign, pytest.mark.timeout(600)]
 
 OLD, NEW = "2025-11-25", "2026-07-28"
-PLACES = ["stdio", "envs", "episodes"]
 
 #: (client, negotiation, protocol it ends up with where both eras are served)
 CLIENTS: list[tuple[str, Any, str]] = [
@@ -33,25 +32,19 @@ CLIENTS: list[tuple[str, Any, str]] = [
     ("ts-v2", "legacy", OLD),
 ]
 ONLY_NEW: list[tuple[str, Any]] = [("fastmcp", NEW), ("mcp", NEW), ("ts-v2", {"pin": NEW})]
-
-Target = Callable[[str], Awaitable[dict[str, Any]]]
+Commands = dict[str, list[str]]
 
 
 @pytest.fixture
-def target(request: pytest.FixtureRequest, counter: Path, host: Host) -> Target:
-    """Where a client is sent, by the name of the place."""
-
-    async def find(place: str) -> dict[str, Any]:
-        if place == "stdio":
-            return {"command": [sys.executable, str(counter / "server.py")]}
-        if place == "envs":
-            return {"url": host.envs}
-        return {"url": await host.open_episode(request.node.name)}
-
-    return find
+async def places(request: pytest.FixtureRequest, counter: Path, host: Host) -> dict[str, Target]:
+    """Where clients are sent: a server of their own, /envs, and an episode of this test."""
+    return {
+        "stdio": {"command": [sys.executable, str(counter / "server.py")]},
+        "envs": {"url": host.envs},
+        "episodes": {"url": await host.open_episode(request.node.name)},
+    }
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("client", "mode", "protocol"), CLIENTS, ids=[f"{c}-{m}" for c, m, _ in CLIENTS]
 )
@@ -59,85 +52,112 @@ async def test_a_client_keeps_its_state_and_sees_the_same_server_everywhere(
     client: str,
     mode: Any,
     protocol: str,
-    place: str,
-    target: Target,
-    commands: dict[str, list[str]],
+    places: dict[str, Target],
+    commands: Commands,
     foreign: Foreign,
 ) -> None:
-    report = foreign.report(commands[client], {**await target(place), "mode": mode})
-    assert report["counted"] == [1, 2, 3]
-    assert report["read"] == 53
-    assert report["tools"] == {"increment": False, "read_counter": True}
-    assert report["server"] == "counter"
-    assert report["instructions"] == "Move the counter and read it."
-    assert report["invalid"]["isError"]
-    assert report["invalid"]["text"].startswith("invalid_arguments: ")
-    refused = {"isError": True, "text": "limit_reached: the counter stops at 100"}
-    assert report["refused"] == refused
-    assert report["unknown"]["code"] == -32602
-    assert report["unknown"]["text"].endswith("Unknown tool: no_such_tool")
-    # An ungraded URL serves sessions only, so a client that would rather speak 2026 falls back;
-    # the 1.x client does not say what it speaks over stdio.
-    expected = OLD if place == "envs" else protocol
-    assert report["protocol"] == (None if (client, place) == ("ts-v1", "stdio") else expected)
+    reports = await together(
+        {
+            place: partial(foreign.report, commands[client], target | {"mode": mode})
+            for place, target in places.items()
+        }
+    )
+    assert set(reports) == {"stdio", "envs", "episodes"}
+    for place, report in reports.items():
+        assert report["counted"] == [1, 2, 3], place
+        assert report["read"] == 53, place
+        assert report["tools"] == {"increment": False, "read_counter": True}, place
+        assert report["server"] == "counter", place
+        assert report["instructions"] == "Move the counter and read it.", place
+        assert report["invalid"]["isError"], place
+        assert report["invalid"]["text"].startswith("invalid_arguments: "), place
+        assert report["refused"]["isError"], place
+        assert report["refused"]["text"] == "limit_reached: the counter stops at 100", place
+        assert report["unknown"]["code"] == -32602, place
+        assert report["unknown"]["text"].endswith("Unknown tool: no_such_tool"), place
+        # An ungraded URL serves sessions only, so a client that would rather speak 2026 falls
+        # back; the 1.x client does not say what it speaks over stdio.
+        expected = None if (client, place) == ("ts-v1", "stdio") else protocol
+        assert report["protocol"] == (OLD if place == "envs" else expected), place
 
 
 @pytest.mark.parametrize(("client", "mode"), ONLY_NEW, ids=[c for c, _ in ONLY_NEW])
 async def test_a_client_that_insists_on_2026_is_told_so_by_envs_and_served_by_play(
-    client: str, mode: Any, host: Host, commands: dict[str, list[str]], foreign: Foreign
+    client: str, mode: Any, host: Host, commands: Commands, foreign: Foreign
 ) -> None:
-    refused = foreign.report(commands[client], {"url": host.envs, "mode": mode})
-    assert refused["code"] == -32022 or "2025-11-25" in refused["refused_to_connect"]
-    url = await host.play()
-    report = foreign.report(commands[client], {"url": url, "mode": mode})
-    assert report["protocol"] == NEW
-    assert report["counted"] == [1, 2, 3]
+    urls = {"envs": host.envs, "play": await host.play()}
+    reports = await together(
+        {
+            place: partial(foreign.report, commands[client], {"url": url, "mode": mode})
+            for place, url in urls.items()
+        }
+    )
+    refused = reports["envs"]
+    assert refused["code"] == -32022 or OLD in refused["refused_to_connect"]
+    assert reports["play"]["protocol"] == NEW
+    assert reports["play"]["counted"] == [1, 2, 3]
 
 
 class Inspector:
     """The Inspector's command line: one process, one connection and one method per run."""
 
-    def __init__(self, command: list[str], foreign: Foreign, target: dict[str, Any], era: str):
+    def __init__(self, command: list[str], foreign: Foreign, target: Target, era: str) -> None:
         self._foreign = foreign
-        where = ["--server-url", target["url"]] if "url" in target else target["command"]
+        self._where = ["--server-url", target["url"]] if "url" in target else target["command"]
         self._command = [*command, "--protocol-era", era]
-        self._where = where
 
-    def run(self, *options: str, code: int = 0) -> Any:
-        """What it prints as JSON, of stdout or, on an error, of stderr."""
-        done = self._foreign.run([*self._command, *options, *self._where])
-        assert done.returncode == code, done.stderr[-3000:]
-        return json.loads((done.stdout if code == 0 else done.stderr).strip().splitlines()[-1])
+    async def run(self, method: str, *options: str) -> Any:
+        """The result of one method."""
+        command = [*self._command, "--method", method, *options, *self._where]
+        done = await self._foreign.run(command)
+        assert done.returncode == 0, done.stderr.decode()[-3000:]
+        return json.loads(done.stdout)["result"]
 
-    def count(self) -> int:
-        """One `increment`."""
-        answer = self.run("--method", "tools/call", "--tool-name", "increment")
-        return int(answer["result"]["structuredContent"]["value"])
+    async def visit(self) -> tuple[list[str], list[int]]:
+        """The names it lists, and what three runs count."""
+        names = [tool["name"] for tool in (await self.run("tools/list"))["tools"]]
+        call = ("tools/call", "--tool-name", "increment")
+        return names, [(await self.run(*call))["structuredContent"]["value"] for _ in range(3)]
+
+    async def burst(self) -> tuple[int, int, int]:
+        """Three calls by 50 in one run: how many succeed, fail as tools, fail otherwise."""
+        three = ["--load", "--load-requests", "3", "--load-concurrency", "1"]
+        args = ["--tool-name", "increment", "--tool-args-json", '{"by": 50}']
+        told = await self.run("tools/call", *args, *three)
+        return told["ok"], told["toolErrors"], told["errors"]
 
 
-@pytest.mark.parametrize(
-    ("place", "era"),
-    [("stdio", "modern"), ("envs", "legacy"), ("episodes", "legacy"), ("episodes", "modern")],
-)
-async def test_inspector(
-    place: str, era: str, target: Target, commands: dict[str, list[str]], foreign: Foreign
+async def test_inspector_runs_share_the_state_of_an_episode_and_nothing_else(
+    places: dict[str, Target], commands: Commands, foreign: Foreign, host: Host
 ) -> None:
-    inspector = Inspector(commands["inspector"], foreign, await target(place), era)
-    tools = inspector.run("--method", "tools/list")["result"]["tools"]
-    assert [tool["name"] for tool in tools] == ["increment", "read_counter"]
+    command = commands["inspector"]
+    again = {"url": await host.open_episode("inspector-2026")}
+    jobs = {
+        place: Inspector(command, foreign, target, "legacy").visit
+        for place, target in places.items()
+    }
+    jobs["episodes, 2026"] = Inspector(command, foreign, again, "modern").visit
+    visits = await together(jobs)
+    for place, (names, _) in visits.items():
+        assert names == ["increment", "read_counter"], place
     # Each run is a process with a connection of its own. An episode is a handle in the URL, so its
     # state outlives them; a server started for the run, or an ungraded session, begins anew.
-    counted = [inspector.count() for _ in range(3)]
-    assert counted == ([1, 2, 3] if place == "episodes" else [1, 1, 1])
+    assert {place: counted for place, (_, counted) in visits.items()} == {
+        "stdio": [1, 1, 1],
+        "envs": [1, 1, 1],
+        "episodes": [1, 2, 3],
+        "episodes, 2026": [1, 2, 3],
+    }
 
 
-@pytest.mark.parametrize("place", ["stdio", "envs"])
 async def test_inspector_keeps_the_state_within_one_run(
-    place: str, target: Target, commands: dict[str, list[str]], foreign: Foreign
+    places: dict[str, Target], commands: Commands, foreign: Foreign
 ) -> None:
-    inspector = Inspector(commands["inspector"], foreign, await target(place), "auto")
-    call = ["--method", "tools/call", "--tool-name", "increment", "--tool-args-json", '{"by": 50}']
-    three = ["--load", "--load-requests", "3", "--load-concurrency", "1"]
-    summary = inspector.run(*call, *three)["result"]
+    bursts = await together(
+        {
+            place: Inspector(commands["inspector"], foreign, target, "auto").burst
+            for place, target in places.items()
+        }
+    )
     # 50, 100, then the counter refuses: it remembers the calls before.
-    assert (summary["ok"], summary["toolErrors"], summary["errors"]) == (2, 1, 0)
+    assert bursts == dict.fromkeys(places, (2, 1, 0))

@@ -132,24 +132,45 @@ def test_grading_is_deterministic_and_changes_nothing() -> None:
     assert before == (task.model_dump_json(), golden.model_dump_json(), attempt.model_dump_json())
 
 
-def test_strange_records_are_graded_and_do_not_break_the_grader() -> None:
+STRANGE: list[Any] = [None, [], "x", 7, 10**400, -1.5, {"orders": None}, {"orders": [1, None]}]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: str(value)[:20])
+def test_strange_records_are_graded_and_do_not_break_the_grader(strange: Any) -> None:
     task = BUNDLE.task("refund")
     good = play(BUNDLE, task, REFUND_RUN, REFUND_ANSWER)
-    for strange in (None, [], "x", 7, {"orders": None}, {"orders": [1, None]}, {"customer_id": []}):
-        for args in (None, [], "x", {}, good.calls[1].args):
-            calls = [
-                call.model_copy(update={"result": strange, "args": args}) for call in good.calls
-            ]
-            attempt = good.model_copy(update={"calls": calls, "final_state": {}})
-            result = grade(
-                task, golden_run(BUNDLE, task), attempt, BUNDLE.state, manifest=BUNDLE.manifest
-            )
-            assert solved(result) == {"answer"}
-            assert result.value == 0
+    for args in (*STRANGE, {"name": strange}, good.calls[1].args):
+        changes = {"result": strange, "args": args}
+        calls = [one.model_copy(update=changes) for one in good.calls]
+        attempt = good.model_copy(update={"calls": calls, "final_state": {}})
+        result = grade(
+            task, golden_run(BUNDLE, task), attempt, BUNDLE.state, manifest=BUNDLE.manifest
+        )
+        assert solved(result) == {"answer"}
+        assert result.value == 0
+
+
+def test_arguments_nested_without_end_cost_the_agent_and_not_the_grader() -> None:
+    deep: Any = "x"
+    for _ in range(20_000):
+        deep = [deep]
+    task = BUNDLE.task("refund")
+    good = play(BUNDLE, task, [*REFUND_RUN, OTHER, OTHER], REFUND_ANSWER)
+    calls = [
+        *good.calls[:3],
+        *(one.model_copy(update={"args": {"x": deep}}) for one in good.calls[3:]),
+    ]
+    attempt = good.model_copy(update={"calls": calls})
+    golden = golden_run(BUNDLE, task)
+    result = grade(task, golden, attempt, BUNDLE.state, manifest=BUNDLE.manifest)
+    assert result.recall == 1
+    assert result.precision == 3 / 5
 
 
 @given(task=st.sampled_from(TASKS), data=st.data(), answer=ANSWERS)
-def test_every_number_is_within_its_bounds(task: str, data: st.DataObject, answer: str) -> None:
+def test_every_number_is_within_its_bounds(
+    task: str, data: st.DataObject, answer: str | None
+) -> None:
     result = graded(task, data.draw(attempts(task)), answer)
     assert result.recall is not None
     assert result.precision is not None
@@ -171,7 +192,9 @@ def test_every_number_is_within_its_bounds(task: str, data: st.DataObject, answe
     answer=ANSWERS,
     idle=st.sampled_from([move for move in IDLE if move is not POLICY]),
 )
-def test_an_idle_call_never_pays(task: str, data: st.DataObject, answer: str, idle: Move) -> None:
+def test_an_idle_call_never_pays(
+    task: str, data: st.DataObject, answer: str | None, idle: Move
+) -> None:
     moves = data.draw(attempts(task))
     at = data.draw(st.integers(0, len(moves)))
     before, after = (
@@ -184,7 +207,7 @@ def test_an_idle_call_never_pays(task: str, data: st.DataObject, answer: str, id
 
 
 @given(task=st.sampled_from(TASKS), data=st.data(), answer=ANSWERS)
-def test_making_a_call_again_never_pays(task: str, data: st.DataObject, answer: str) -> None:
+def test_making_a_call_again_never_pays(task: str, data: st.DataObject, answer: str | None) -> None:
     moves = data.draw(attempts(task).filter(lambda m: any("call" in x for x in m)))
     again = data.draw(st.sampled_from([m for m in moves if "call" in m]))
     before = graded(task, moves, answer)
@@ -197,7 +220,7 @@ def test_making_a_call_again_never_pays(task: str, data: st.DataObject, answer: 
 
 @given(task=st.sampled_from(TASKS), data=st.data(), answer=ANSWERS)
 def test_the_prefix_of_an_attempt_earns_the_same_credit(
-    task: str, data: st.DataObject, answer: str
+    task: str, data: st.DataObject, answer: str | None
 ) -> None:
     moves = data.draw(attempts(task))
     cut = data.draw(st.integers(0, len(moves)))
@@ -221,7 +244,9 @@ def test_the_order_of_independent_calls_does_not_matter(order: list[Move]) -> No
     answer=ANSWERS,
     moves=st.lists(st.sampled_from(IDLE), max_size=6),
 )
-def test_without_useful_calls_the_reward_is_zero(task: str, answer: str, moves: list[Move]) -> None:
+def test_without_useful_calls_the_reward_is_zero(
+    task: str, answer: str | None, moves: list[Move]
+) -> None:
     assert value(graded(task, moves, answer)) == 0
 
 

@@ -190,10 +190,11 @@ class TestGrounding:
         turns = [{"id": "u1", "say": say}]
         tools = {"order_id": "refund_order", "name": "find_customer", "address": "change_address"}
         tool = next(tools[name] for name in args)
-        given = {
+        others: dict[str, dict[str, Any]] = {
             "refund_order": {"amount": 1},
             "change_address": {"order_id": "OR-15"},
-        }.get(tool, {})
+        }
+        given = others.get(tool, {})
         task = changed_task(REFUND_TASK, turns=turns)
         return labels(graded(task, [OTHER, call(tool, **(given | args))], ""))[1]
 

@@ -235,11 +235,11 @@ def make_client(settings: ChatSettings) -> openai.AsyncOpenAI:
 
 def _wait_s(error: Exception, attempt: int) -> float:
     """Retry-After when the endpoint says so, else a doubling pause."""
-    backoff = min(_MAX_BACKOFF_S, 0.5 * 2 ** (attempt - 1))
+    backoff = min(_MAX_BACKOFF_S, 0.5 * 2.0 ** (attempt - 1))
     if not isinstance(error, openai.APIStatusError):
         return backoff
     try:
-        asked = float(str(error.response.headers.get("retry-after", backoff)))
+        asked = float(error.response.headers.get("retry-after", backoff))
     except ValueError:
         return backoff
     return max(0.0, asked)
