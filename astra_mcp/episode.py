@@ -310,7 +310,7 @@ class Episode:
         return result
 
     def _graded(self) -> Grade | None:
-        """The grade, or None when the grader itself failed: no reward is better than a wrong one."""
+        """The grade, or None when the grader itself failed: better no reward than a wrong one."""
         try:
             return grade(
                 self.task,

@@ -193,7 +193,10 @@ def _plain(value: Json) -> Json:
 
 def unique(values: list[Json]) -> list[Json]:
     """Each value once, in order of first appearance."""
-    return list({identity_key(value): value for value in reversed(values)}.values())[::-1]
+    first: dict[str, Json] = {}
+    for value in values:
+        first.setdefault(identity_key(value), value)
+    return list(first.values())
 
 
 def intersect(first: list[Json], second: list[Json]) -> list[Json]:

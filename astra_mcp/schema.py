@@ -292,7 +292,7 @@ def _sentence(error: jsonschema_rs.ValidationError) -> str:
     for part in error.instance_path:
         place += f"[{part}]" if isinstance(part, int) else f".{part[:40]}" if place else part[:40]
     place = place if len(place) <= 100 else f"{place[:97]}..."
-    return f"{place or 'the arguments'}: {_expected(error)}"
+    return f"{place or 'the top level'}: {_expected(error)}"
 
 
 def _expected(error: jsonschema_rs.ValidationError) -> str:

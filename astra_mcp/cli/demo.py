@@ -28,7 +28,7 @@ AGENTS = ("golden", "null", "random")
 @click.option("--random-seeds", default=5, show_default=True, help="Attempts of each agent.")
 def demo(bundles: Path | None, out: Path, random_seeds: int) -> None:
     """Serve the example bundles, let scripted agents attempt every task, grade, report."""
-    from astra_clients.report import print_table, read_records, write_report
+    from astra_clients.report import print_table, print_tasks, read_records, write_report
     from pydantic import SecretStr
 
     from astra_clients.agents import AgentSpec
@@ -53,7 +53,9 @@ def demo(bundles: Path | None, out: Path, random_seeds: int) -> None:
             overwrite=True,
         )
         summary = anyio.run(collect, plan)
-    print_table(read_records(records))
+    found = list(read_records(records))
+    print_tasks(found)
+    print_table(found)
     page = out / "report.html"
     write_report(records, page)
     for line in summary.lines():

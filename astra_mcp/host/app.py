@@ -22,7 +22,7 @@ import anyio
 
 from astra_mcp import __version__
 from astra_mcp.errors import AstraError, BusyError
-from astra_mcp.host.catalog import Catalog, Entry
+from astra_mcp.host.catalog import Catalog
 from astra_mcp.host.control import ControlService
 from astra_mcp.host.episodes import Episodes, Live
 from astra_mcp.host.http import HttpRequest, Security, bearer_token, respond_json
@@ -129,9 +129,10 @@ class Host:
             return None
         key = (bundle_id, server)
         if key not in self._envs:
-            async with self.catalog.held(bundle_id) as entry:
-                if server is not None and server not in {s.name for s in entry.world.servers}:
-                    return None
+            held = await self.catalog.hold(bundle_id)
+            held.release()
+            if server is not None and server not in {s.name for s in held.world.servers}:
+                return None
             sessions = Sessions(
                 lambda _client: self._open_env(bundle_id, server),
                 self._close_env,
@@ -149,24 +150,19 @@ class Host:
                 f"This host keeps {self.settings.max_env_sessions} sessions on /envs.",
                 "Try again later, or end a session with DELETE.",
             )
-        entry = await self.catalog.load(bundle_id)
-        entry.users += 1
+        held = await self.catalog.hold(bundle_id)
         try:
-            environment = await entry.world.open()
+            environment = await held.world.open()
         except BaseException:
-            entry.users -= 1
+            held.release()
             raise
-        manifest = entry.bundle.manifest
-        return _EnvService(
-            entry.world.ref, manifest.title, manifest.servers, manifest.tools, environment, server,
-            lambda: _release(entry),
-        )  # fmt: skip
+        return WorldService(held.world, held.title, environment, server, held.release)
 
     def _session_count(self) -> int:
         return sum(len(endpoint.sessions or ()) for endpoint in self._envs.values())
 
     async def _close_env(self, service: McpService) -> None:
-        assert isinstance(service, _EnvService)
+        assert isinstance(service, WorldService)
         await service.aclose()
 
     async def _play(self, request: HttpRequest, bundle_id: str) -> None:
@@ -217,19 +213,3 @@ class Host:
             if endpoint.sessions is not None:
                 await endpoint.sessions.aclose()
         await self.catalog.aclose()
-
-
-class _EnvService(WorldService):
-    """A session's world that lets go of its bundle when it ends."""
-
-    def __init__(self, *args: Any) -> None:
-        *rest, self._let_go = args
-        super().__init__(*rest)
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        self._let_go()
-
-
-def _release(entry: Entry) -> None:
-    entry.users -= 1

@@ -72,9 +72,9 @@ class Caller:
 
 
 class Deadline:
-    """Stops what runs inside after `seconds` with TimeoutError; six times cheaper than a scope.
+    """Stops what runs inside after `seconds` with TimeoutError, as `asyncio.timeout` does.
 
-    Used on the hot path alone; it interrupts the current task as `asyncio.timeout` does.
+    For the hot path alone: half of that one's cost, a quarter of a cancel scope's.
     """
 
     __slots__ = ("_cancelling", "_handle", "_task", "expired")
@@ -210,8 +210,9 @@ async def _outcome(
     deadline_s: float,
 ) -> Answer:
     """Run the call and put whatever comes of it on the wire."""
+    deadline = Deadline(deadline_s)
     try:
-        with Deadline(deadline_s):
+        with deadline:
             result = await service.call_tool(name, arguments, context)
         if context.cancelled and context.era == "2025":
             raise RpcError(REQUEST_CANCELLED, "Request cancelled")
@@ -222,12 +223,10 @@ async def _outcome(
         failure = RpcError(INVALID_PARAMS, error.message)
     except AstraError as error:
         return _success(service, message, context, ToolResult.error(error.code, str(error)))
-    except TimeoutError:
-        logger.error("a call was stopped at its deadline of %g s", deadline_s)
-        failure = RpcError(INTERNAL_ERROR, f"The call was stopped after {deadline_s:g} seconds.")
     except Exception:
-        logger.exception("a service failed in call_tool")
-        failure = RpcError(INTERNAL_ERROR, "Internal server error")
+        logger.exception("a service failed in call_tool, or did not end in time")
+        stopped = f"The call was stopped after {deadline_s:g} seconds."
+        failure = RpcError(INTERNAL_ERROR, stopped if deadline.expired else "Internal server error")
     return Answer(failure.http_status(context.era), error_bytes(message.id, failure))
 
 

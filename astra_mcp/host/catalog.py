@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,33 +48,50 @@ class Entry:
             return self.golden[task.id]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A world that stays loaded until `release` is called, once."""
+
+    world: World
+    title: str
+    release: Callable[[], None]
+
+
 class Catalog:
-    """Bundles by id.
+    """Bundles by id, and trusted worlds beside them.
 
     Args:
         paths: Bundle directories, folders of them, single-file JSON bundles.
         sandbox: Where worlds run.
         capacity: Loaded bundles kept when nobody holds them.
+        trusted: Worlds of the operator's own objects by id; served without tasks.
 
     Raises:
         BundleError: nothing found, or two bundles of one id.
     """
 
-    def __init__(self, paths: Sequence[Path], sandbox: Sandbox, capacity: int = 256) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        sandbox: Sandbox,
+        capacity: int = 256,
+        trusted: Mapping[str, World] | None = None,
+    ) -> None:
+        self._trusted = dict(trusted or {})
         self._sandbox = sandbox
         self._capacity = capacity
         self._paths: dict[str, Path] = {}
         self._versions: dict[str, str] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
         self._loading: dict[str, anyio.Lock] = {}
-        for path in find_bundles(paths):
+        for path in find_bundles(paths) if paths or not self._trusted else ():
             self._register(path)
 
     def _register(self, path: Path) -> None:
         bundle_id, version = read_identity(path)
-        if bundle_id in self._paths:
+        if bundle_id in self._paths or bundle_id in self._trusted:
             raise BundleError(
-                f"Two bundles have the id {bundle_id}: {self._paths[bundle_id]} and {path}.",
+                f"Two bundles have the id {bundle_id}; one is at {path}.",
                 "Serve one of them, or give one another id.",
             )
         self._paths[bundle_id] = path
@@ -87,7 +104,7 @@ class Catalog:
 
     def knows(self, bundle_id: str) -> bool:
         """Whether a bundle of that id is served."""
-        return bundle_id in self._paths
+        return bundle_id in self._paths or bundle_id in self._trusted
 
     def resolve(self, ref: str) -> str:
         """The id in `id` or `id@version`.
@@ -137,6 +154,18 @@ class Catalog:
         finally:
             entry.users -= 1
 
+    async def hold(self, bundle_id: str) -> Held:
+        """The world of that id, a bundle's or a trusted one, kept until it is released."""
+        if (world := self._trusted.get(bundle_id)) is not None:
+            return Held(world, world.ref, lambda: None)
+        entry = await self.load(bundle_id)
+        entry.users += 1
+
+        def release() -> None:
+            entry.users -= 1
+
+        return Held(entry.world, entry.bundle.manifest.title, release)
+
     async def _shrink(self) -> None:
         idle = [key for key, entry in self._loaded.items() if entry.users == 0]
         for key in idle[: max(0, len(self._loaded) - self._capacity)]:
@@ -148,13 +177,8 @@ class Catalog:
         drawn = random.Random(seed).sample(ids, min(count, len(ids)))
         return [await self.load(other) for other in drawn]
 
-    def world(self, ref: str) -> World | None:
-        """The world of a loaded bundle by `id@version`, or None."""
-        entry = self._loaded.get(ref.partition("@")[0])
-        return entry.world if entry is not None and entry.world.ref == ref else None
-
     async def aclose(self) -> None:
         """End every world."""
-        for entry in self._loaded.values():
-            await entry.world.aclose()
+        for world in [*self._trusted.values(), *(e.world for e in self._loaded.values())]:
+            await world.aclose()
         self._loaded.clear()

@@ -22,7 +22,7 @@ from astra_mcp.host.service import (
     UnknownTool,
 )
 from astra_mcp.rules import ASK_USER, SUBMIT
-from astra_mcp.world import Environment, Outcome
+from astra_mcp.world import Environment, Outcome, World
 
 Json = Any
 
@@ -78,28 +78,28 @@ class WorldService:
     """An ungraded copy of a world: /envs/<id>/mcp, and bundles served alone.
 
     Args:
-        ref: `id@version`.
-        tools: Every tool of the world.
+        world: What `environment` is a copy of.
         server: Show only this server's tools.
+        release: Called when the copy has ended.
     """
 
     resources: ResourceProvider | None = None
 
     def __init__(
         self,
-        ref: str,
+        world: World,
         title: str,
-        servers: Sequence[Server],
-        tools: Sequence[ToolSpec],
         environment: Environment,
         server: str | None = None,
+        release: Callable[[], None] = lambda: None,
     ) -> None:
-        self.name, _, self.version = ref.partition("@")
+        self.name, _, self.version = world.ref.partition("@")
         self.title: str | None = title
-        self.instructions: str | None = instructions_of(servers, server)
-        shown = [wire_tool(tool) for tool in tools if server in (None, tool.server)]
-        self._listing = ToolListing(shown)
+        self.instructions: str | None = instructions_of(world.servers, server)
+        tools = [tool for tool in world.tools.values() if server in (None, tool.server)]
+        self._listing = ToolListing([wire_tool(tool) for tool in tools])
         self._environment = environment
+        self._release = release
 
     def tools(self) -> ToolListing:
         """The world's tools; they never change."""
@@ -120,6 +120,7 @@ class WorldService:
     async def aclose(self) -> None:
         """End the copy."""
         await self._environment.aclose()
+        self._release()
 
 
 class EpisodeService:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from astra_mcp.episode import now_s
 from astra_mcp.errors import BusyError
-from astra_mcp.host.catalog import Catalog, Entry
+from astra_mcp.host.catalog import Catalog, Held
 from astra_mcp.host.planes import WorldService
 from astra_mcp.host.tokens import new_token, token_hash
 from astra_mcp.host.transport import Endpoint
@@ -20,7 +20,7 @@ from astra_mcp.world import Environment
 
 @dataclass
 class _Play:
-    entry: Entry
+    held: Held
     environment: Environment
     opened: float
     last_seen: float
@@ -51,17 +51,16 @@ class Plays:
             )
         self._opening += 1
         try:
-            entry = await self._catalog.load(bundle_id)
-            entry.users += 1
+            held = await self._catalog.hold(bundle_id)
             try:
-                environment = await entry.world.open()
+                environment = await held.world.open()
             except BaseException:
-                entry.users -= 1
+                held.release()
                 raise
         finally:
             self._opening -= 1
         token, now = new_token(), now_s()
-        self._plays[token_hash(token)] = _Play(entry, environment, now, now)
+        self._plays[token_hash(token)] = _Play(held, environment, now, now)
         return token
 
     def endpoint(self, token: str, server: str | None) -> Endpoint | None:
@@ -70,18 +69,11 @@ class Plays:
         if play is None:
             return None
         play.last_seen = now_s()
-        manifest = play.entry.bundle.manifest
-        if server is not None and server not in {s.name for s in manifest.servers}:
+        world = play.held.world
+        if server is not None and server not in {s.name for s in world.servers}:
             return None
         if server not in play.endpoints:
-            service = WorldService(
-                play.entry.world.ref,
-                manifest.title,
-                manifest.servers,
-                manifest.tools,
-                play.environment,
-                server,
-            )
+            service = WorldService(world, play.held.title, play.environment, server)
             play.endpoints[server] = Endpoint(service=service, list_changed=False)
         return play.endpoints[server]
 
@@ -100,4 +92,4 @@ class Plays:
     async def _end(self, key: str) -> None:
         play = self._plays.pop(key)
         await play.environment.aclose()
-        play.entry.users -= 1
+        play.held.release()

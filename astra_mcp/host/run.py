@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from astra_mcp.host.restore import restore
 from astra_mcp.host.server import ServerInfo, serve
 from astra_mcp.sandbox import Sandbox, SandboxSettings
 from astra_mcp.settings import HostSettings
+from astra_mcp.world import World
 
 log = logging.getLogger("astra_mcp.host")
 
@@ -54,16 +55,29 @@ async def run_host(
 
 @asynccontextmanager
 async def hosting(
-    paths: Sequence[Path], settings: HostSettings, control_token: str
+    paths: Sequence[Path],
+    settings: HostSettings,
+    control_token: str,
+    trusted: Mapping[str, World] | None = None,
 ) -> AsyncIterator[Host]:
-    """A listening host in this process; `host.url` is its address."""
+    """A listening host in this process; `host.url` is its address.
+
+    Args:
+        trusted: Worlds of the operator's own Python objects, served at /envs/<id> and /play/<id>.
+    """
     stop, ready = anyio.Event(), anyio.Event()
     found: list[Host] = []
     async with task_group() as tasks:
 
         async def run() -> None:
             await _serve(
-                paths, settings, control_token, lambda _url: ready.set(), stop, found.append
+                paths,
+                settings,
+                control_token,
+                lambda _url: ready.set(),
+                stop,
+                found.append,
+                trusted,
             )
 
         tasks.start_soon(run)
@@ -82,11 +96,12 @@ async def _serve(
     announce: Callable[[str], None],
     stop: anyio.Event,
     made: Callable[[Host], None] = lambda host: None,
+    trusted: Mapping[str, World] | None = None,
 ) -> None:
     layers = SandboxSettings(allow_missing=settings.accept_missing_layers)
     sandbox = await Sandbox.start(layers)
     try:
-        catalog = Catalog(paths, sandbox, settings.loaded_bundles)
+        catalog = Catalog(paths, sandbox, settings.loaded_bundles, trusted)
         host = Host(catalog, settings, sandbox, control_token)
         made(host)
         restored = await restore(host.episodes)

@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import anyio.lowlevel
 import uvicorn
+from anyio.abc import TaskStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from astra_mcp.errors import AstraError
@@ -263,7 +264,8 @@ async def serve(
             tasks.start_soon(_stop_when_set, server, app, stop)
             tasks.start_soon(_sweep, server, limits)
             if catch_signals:
-                tasks.start_soon(_stop_on_signal, server, stop)
+                # Started, not just scheduled: a signal may come as soon as we say that we listen.
+                await tasks.start(_stop_on_signal, server, stop)
             try:
                 await server.serve(sockets=[sock])
             finally:
@@ -308,8 +310,11 @@ async def _stop_when_set(server: _Server, app: Application, stop: anyio.Event) -
     server.should_exit = True
 
 
-async def _stop_on_signal(server: _Server, stop: anyio.Event) -> None:
+async def _stop_on_signal(
+    server: _Server, stop: anyio.Event, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for number in signals:
             logger.warning("received %s", signal.Signals(number).name)
             server.force_exit = stop.is_set()

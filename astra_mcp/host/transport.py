@@ -182,9 +182,10 @@ class McpTransport:
         if (service := endpoint.service) is not None:
             if era == "2026":
                 meta = check_modern(message, request.headers, request.scope["headers"])
+                client = meta.get(CLIENT_KEY)
             else:
-                meta = meta_of(message.params)
-            who = Caller(service, era, meta.get(CLIENT_KEY), id(service), meta)
+                meta, client = meta_of(message.params), None
+            who = Caller(service, era, client, id(service), meta)
             return await self._serve(request, endpoint, message, who)
         sessions, session = _enter(endpoint, request)
         try:
@@ -250,10 +251,9 @@ class McpTransport:
 
     async def _delete(self, request: HttpRequest, endpoint: Endpoint) -> None:
         if endpoint.sessions is not None:
-            session = await endpoint.sessions.close(_session_id(request))
-            if session is None:
-                raise _no_session()
+            sessions, session = _enter(endpoint, request)
             self.streams.close(session.service)
+            await sessions.close(session.id)
         await request.respond(200)
 
 

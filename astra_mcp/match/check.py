@@ -36,7 +36,7 @@ from astra_mcp.match.models import (
 Json = Any
 MAX_REL_TOL: Final = 0.2
 MAX_TEXT: Final = 1_000
-MAX_MEMBERS: Final = 200
+MAX_MEMBERS: Final = 100
 MAX_DEPTH: Final = 4
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)

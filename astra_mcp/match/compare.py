@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from astra_mcp.match import dates, numbers, structure, text, times
@@ -74,6 +75,9 @@ def _compare(matcher: Matcher, value: Json, slot: str, locale: str) -> Verdict:
             return structure.match_record(matcher, value, slot, inner)
 
 
+_member_slot = lru_cache(maxsize=2048)(answer_slot)
+
+
 class _Inner:
     """Compares what stands inside a structure: text as text, other JSON as JSON."""
 
@@ -84,7 +88,7 @@ class _Inner:
         if isinstance(candidate, str):
             if isinstance(matcher, Exact):
                 return text.equals(matcher, value, answer_slot(candidate))
-            slot = answer_slot(candidate)
+            slot = _member_slot(candidate)
             return bool(slot) and _compare(matcher, value, slot, self._locale).ok
         if isinstance(matcher, SetOf | ListOf | Record) or not isinstance(candidate, dict | list):
             return match_value(matcher, value, candidate).ok

@@ -13,6 +13,8 @@ from typing import Final
 
 MAX_SLOT: Final = 4_000
 """Longest answer slot in characters; a longer one is refused."""
+MAX_LAYERS: Final = 12
+"""Layers of markup that are taken off; nobody writes more."""
 
 _MARKER: Final = re.compile(
     r"(?:(?<![^\W_])(?:final\s+)?answer|(?:最终|最后)?答案)[*_`\s]{0,6}[:：][*_`]{0,3}",
@@ -53,9 +55,8 @@ def answer_slot(text: str) -> str:
 
 def _strip(slot: str) -> str:
     """Remove layers of markup until none is left."""
-    before = None
     slot = slot[: MAX_SLOT * 4]
-    while slot != before:
+    for _ in range(MAX_LAYERS):
         before = slot
         slot = _INVISIBLE.sub("", slot).strip()
         if whole := _FENCE.fullmatch(slot) or _BOXED.fullmatch(slot):
@@ -64,10 +65,13 @@ def _strip(slot: str) -> str:
             inner = slot[len(mark) : -len(mark)]
             if slot == f"{mark}{inner}{mark}" and inner.strip() and mark not in inner:
                 slot = inner
-        if slot.endswith(("。", "．")) or (slot.endswith(".") and not slot.endswith("..")):
+        slot = slot.rstrip("。．")
+        if slot.endswith(".") and not slot.endswith(".."):
             slot = slot[:-1]
         if "\n" not in slot:
             slot = _BULLET.sub("", slot, count=1) if _BULLET.match(slot) else slot
+        if slot == before:
+            break
     return slot
 
 

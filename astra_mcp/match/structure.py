@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from astra_mcp.match import words
 from astra_mcp.match.models import Bool, Exact, ListOf, Matcher, Number, Record, SetOf
-from astra_mcp.match.numerals import parse_number
-from astra_mcp.match.slot import fold
+from astra_mcp.match.numerals import parse_number, run_of
+from astra_mcp.match.slot import answer_slot, fold
 from astra_mcp.match.text import json_key, label, normal
 from astra_mcp.match.values import one_to_one
 from astra_mcp.match.verdict import RIGHT, Verdict, wrong
@@ -36,7 +36,6 @@ _SEPARATOR: Final = re.compile(
     r"\s+(?:and|und|et|y|e|&|as well as|sowie)\s+|\s*(?:和|与|及|以及|跟)\s*",
     re.IGNORECASE,
 )
-_NUMBER_RUN: Final = re.compile(r"\d[\d.,' ]*\d")
 _LEAD: Final = re.compile(
     r"(?:(?:the|there|these|those|they|it|all|both|die|der|das|les|los|las|ce|son|es)\b[^,;:\n]{0,80}?"
     r"\b(?:are|is|were|was|sind|ist|sont|est|son|es|lauten)\b:?|[^,;:\n]{1,80}:|"
@@ -59,13 +58,12 @@ def match_collection(
         compare: How one member is compared.
     """
     ordered = isinstance(matcher, ListOf)
-    slot = re.sub(r"[^\S\n]+", " ", slot)
     given = _json(slot)
     if isinstance(given, list):
         return _compare_members(matcher.of, gold, given, ordered, compare)
     if isinstance(matcher.of, SetOf | ListOf | Record):
         return wrong("members that are structures have to be a JSON array")
-    for body in _bodies(slot, locale):
+    for body in _bodies(fold(slot), locale):
         pieces, between = _cut(body, locale)
         if len(pieces) > MAX_PIECES:
             return wrong("the answer lists too much")
@@ -105,9 +103,24 @@ def _compare_members(
     if ordered:
         right = all(compare(of, want, have) for want, have in zip(gold, given, strict=True))
     else:
-        fits = [{k for k, want in enumerate(gold) if compare(of, want, have)} for have in given]
-        right = one_to_one(fits)
+        which = _which(of, gold, compare)
+        right = one_to_one([which(have) for have in given])
     return RIGHT if right else wrong("the members differ")
+
+
+def _which(of: Matcher, gold: Sequence[Json], compare: Compare) -> Callable[[Json], frozenset[int]]:
+    """Which expected members a value is: by looking texts up, else by comparing with each."""
+    if not isinstance(of, Exact):
+        return lambda have: frozenset(k for k, want in enumerate(gold) if compare(of, want, have))
+    index: dict[str, set[int]] = {}
+    for k, want in enumerate(gold):
+        for text in (want, *of.aliases):
+            index.setdefault(normal(text), set()).add(k)
+
+    def look_up(have: Json) -> frozenset[int]:
+        return frozenset(index.get(normal(answer_slot(have)), ()) if isinstance(have, str) else ())
+
+    return look_up
 
 
 def _member_key(item: Json) -> str:
@@ -145,8 +158,8 @@ def _cut(body: str, locale: str) -> tuple[list[str], list[str]]:
     """Pieces and what stood between them; a comma inside one number is no place to cut."""
     whole = [
         run.span()
-        for run in _NUMBER_RUN.finditer(body)
-        if parse_number(fold(run.group()), locale) is not None
+        for run in run_of(locale).finditer(body)
+        if parse_number(run.group(), locale) is not None
     ]
     pieces, between, at = [], [], 0
     for found in _SEPARATOR.finditer(body):
@@ -172,9 +185,10 @@ class _Cover:
         between: list[str],
         compare: Compare,
     ) -> None:
-        self._of, self._gold, self._compare = of, gold, compare
+        self._gold = gold
         self._pieces, self._between = pieces, between
         self._longest = _longest_member(of, gold)
+        self._which = _which(of, gold, compare)
         self._fits = lru_cache(maxsize=None)(self._fits_of)
 
     def covers(self, ordered: bool) -> bool:
@@ -190,10 +204,7 @@ class _Cover:
         return text
 
     def _fits_of(self, start: int, stop: int) -> frozenset[int]:
-        text = self._member(start, stop)
-        return frozenset(
-            k for k, want in enumerate(self._gold) if self._compare(self._of, want, text)
-        )
+        return self._which(self._member(start, stop))
 
     def _stops(self, start: int) -> range:
         """Longest first: a member that holds a separator wins over its parts."""

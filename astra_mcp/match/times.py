@@ -48,6 +48,8 @@ _FOREIGN_ZONE: Final = re.compile(
     r"\s(?:[^\W\d_]+\s){1,2}(?:time|zeit)\b|\sheure (?:de|locale)|\shora (?:de|local)",
     re.IGNORECASE,
 )
+_BARE_MINUS: Final = re.compile(r"\s?-")
+_ISO: Final = re.compile(r"(?<=\d)[Tt](?=\d\d:)")
 _MORNING: Final = frozenset({"凌晨", "早上", "上午"})
 
 
@@ -69,14 +71,19 @@ class Clock:
     end: int
 
 
-def _clocks(text: str) -> list[Clock]:
-    """Every time of day that the text names; bare numbers are none."""
-    found = [_clock(text, m) for m in _NAMED_TIME.finditer(text)]
+def _clocks(text: str, *, iso: bool = False) -> list[Clock]:
+    """Every time of day that the text names; bare numbers are none.
+
+    Args:
+        text: Folded text.
+        iso: It is an ISO date-time, in which a minus starts a zone and never a range.
+    """
+    found = [_clock(text, m, iso=iso) for m in _NAMED_TIME.finditer(text)]
     for m in _TIME.finditer(text):
         if any(clock.start < m.end() and m.start() < clock.end for clock in found):
             continue
         if m["m"] or m["half"] or m["tail"]:
-            found.append(_clock(text, m))
+            found.append(_clock(text, m, iso=iso))
     return sorted((_in_its_half(clock, text) for clock in found), key=lambda clock: clock.start)
 
 
@@ -94,7 +101,7 @@ def _in_its_half(clock: Clock, text: str) -> Clock:
     return replace(clock, at=clock.at.replace(hour=clock.at.hour % 12 + 12))
 
 
-def _clock(text: str, m: re.Match[str]) -> Clock:
+def _clock(text: str, m: re.Match[str], *, iso: bool) -> Clock:
     end = m.end()
     if "h" in m.groupdict():
         hour = _hour(m)
@@ -109,6 +116,8 @@ def _clock(text: str, m: re.Match[str]) -> Clock:
     else:
         at, fixed = time(12 if (m["name"] or m["cjk"]).casefold() in _NOON else 0), True
     zone, end = _zone(text, end)
+    if isinstance(zone, timezone) and _BARE_MINUS.match(text, m.end()) and not iso:
+        raise Refused("a range, or a time with its zone: the answer can be read as both")
     return Clock(at, fixed, zone, m.start(), end)
 
 
@@ -205,12 +214,13 @@ def match_datetime(gold: str, slot: str, locale: str) -> Verdict:
 def _moment_reading(slot: str, locale: str) -> datetime | str:
     """The moment that a slot names, or why it is refused."""
     try:
-        text = re.sub(r"(?<=\d)[Tt](?=\d\d:)", " ", prepared(slot))
+        given = prepared(slot)
+        text = _ISO.sub(" ", given)
         days = days_in(text, locale)
         masked = list(text)
         for day in days:
             masked[day.start : day.end] = " " * (day.end - day.start)
-        clocks = _clocks("".join(masked))
+        clocks = _clocks("".join(masked), iso=text != given)
         if len(days) != 1 or len(clocks) != 1:
             return "the answer does not name one day and one time of day"
         day, clock = days[0], clocks[0]

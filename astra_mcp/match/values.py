@@ -6,7 +6,7 @@ dates and times as such, sets without order, records field by field with no fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite
@@ -126,7 +126,7 @@ def _set(matcher: SetOf, gold: Sequence[Json], candidate: Json) -> Verdict:
     return RIGHT if one_to_one(fits) else wrong("the members differ")
 
 
-def one_to_one(fits: Sequence[set[int]]) -> bool:
+def one_to_one(fits: Sequence[Set[int]]) -> bool:
     """Whether every member can be given an expected value of its own (augmenting paths)."""
     owner: dict[int, int] = {}
 

@@ -11,6 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from astra_mcp.sandbox.contract import Behaviour, run_contract
+    from astra_mcp.sandbox.doctor import DoctorReport, doctor_report
     from astra_mcp.sandbox.pool import MANDATORY, OPTIONAL, Sandbox, SandboxSettings, Template
     from astra_mcp.sandbox.reply import Reply, WorkerLost
     from astra_mcp.sandbox.worker import Effect, Worker
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MANDATORY",
     "OPTIONAL",
+    "Behaviour",
+    "DoctorReport",
     "Effect",
     "Reply",
     "Sandbox",
@@ -25,6 +29,8 @@ __all__ = [
     "Template",
     "Worker",
     "WorkerLost",
+    "doctor_report",
+    "run_contract",
 ]
 
 _HOMES = dict.fromkeys(__all__, "pool") | {
@@ -32,6 +38,10 @@ _HOMES = dict.fromkeys(__all__, "pool") | {
     "WorkerLost": "reply",
     "Effect": "worker",
     "Worker": "worker",
+    "Behaviour": "contract",
+    "run_contract": "contract",
+    "DoctorReport": "doctor",
+    "doctor_report": "doctor",
 }
 
 

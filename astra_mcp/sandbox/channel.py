@@ -59,22 +59,23 @@ class Line(asyncio.Protocol):
             self._breach()
 
     def _take_frame(self) -> None:
-        if len(self._buffer) < wire.HEADER.size:
-            return
-        size, tag = wire.HEADER.unpack_from(self._buffer)
-        if size > self.limit or tag != self._tag:
-            self._breach()
-            return
-        end = wire.HEADER.size + size
-        if len(self._buffer) < end:
-            return
-        body, self._buffer = self._buffer[wire.HEADER.size : end], self._buffer[end:]
-        if self._buffer and self.strict:
-            self._breach()
-            return
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(body)
+        while self._waiting is not None and len(self._buffer) >= wire.HEADER.size:
+            size, tag = wire.HEADER.unpack_from(self._buffer)
+            if size > self.limit or (self.strict and tag != self._tag):
+                self._breach()
+                return
+            end = wire.HEADER.size + size
+            if len(self._buffer) < end:
+                return
+            body, self._buffer = self._buffer[wire.HEADER.size : end], self._buffer[end:]
+            if self._buffer and self.strict:
+                self._breach()
+                return
+            if tag != self._tag:  # the answer to a question that nobody waits for any more
+                continue
+            waiting, self._waiting = self._waiting, None
+            if not waiting.done():
+                waiting.set_result(body)
 
     def _breach(self) -> None:
         self.breached = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import secrets
 import signal
 import socket
 import struct
@@ -99,7 +100,7 @@ class Forker:
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 ours.setblocking(False)
                 with theirs:
-                    self._tell(b"F", 0, theirs)
+                    self._tell(b"F", 0, wire.NO_TAG, theirs)
                 pid = await _hello(ours, deadline_s)
                 raw = ours.dup()
                 loop = asyncio.get_running_loop()
@@ -137,17 +138,19 @@ class Forker:
 
     async def _ask(self, op: bytes, pid: int) -> dict[str, Any]:
         async with self._asking, asyncio.timeout(ANSWER_S):
-            answer = self.line.expect()
-            self._tell(op, pid)
+            tag = secrets.token_bytes(wire.TAG_BYTES)
+            answer = self.line.expect(tag)
+            self._tell(op, pid, tag)
             found = orjson.loads(await answer)
         return found if isinstance(found, dict) else {}
 
-    def _tell(self, op: bytes, pid: int, passed: socket.socket | None = None) -> None:
-        message = [wire.OP.pack(op, pid)]
+    def _tell(self, op: bytes, pid: int, tag: bytes, passed: socket.socket | None = None) -> None:
+        message = [wire.OP.pack(op, pid, tag)]
         fds = [] if passed is None else [passed.fileno()]
         try:
             socket.send_fds(self._raw, message, fds)
         except OSError as error:
+            self.line.close()
             raise LineClosed from error
 
     def close(self, *, group: bool = False) -> None:

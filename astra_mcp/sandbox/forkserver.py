@@ -43,13 +43,13 @@ class ForkServer:
                 continue
             if len(data) != wire.OP.size:
                 wire.leave()
-            op, pid = wire.OP.unpack(data)
+            op, pid, tag = wire.OP.unpack(data)
             if op == b"F" and fds:
                 self._fork(fds[0])
             elif op == b"S":
-                self._answer({"ended": self._ended.get(pid)})
+                self._answer(tag, {"ended": self._ended.get(pid)})
             elif op == b"C":
-                self._answer({"children": self._reap()})
+                self._answer(tag, {"children": self._reap()})
             else:
                 wire.leave()
 
@@ -81,5 +81,5 @@ class ForkServer:
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
 
-    def _answer(self, value: Json) -> None:
-        wire.write_frame(self._control.fileno(), wire.NO_TAG, wire.encode(value))
+    def _answer(self, tag: bytes, value: Json) -> None:
+        wire.write_frame(self._control.fileno(), tag, wire.encode(value))

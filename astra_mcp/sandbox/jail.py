@@ -72,7 +72,9 @@ def template(fd: int, base: Base) -> None:
 
 def _parse(order: Order) -> tuple[CodeType, policy.Facts]:
     if not order.guarded:
-        return compile(order.code, "<tools>", "exec", dont_inherit=True), policy.Facts(determinism.SEEDED, False)
+        return compile(order.code, "<tools>", "exec", dont_inherit=True), policy.Facts(
+            determinism.SEEDED, False
+        )
     return policy.compile_source(order.code), policy.facts(order.code)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 Json = Any
 
 HEADER: Final = struct.Struct("<I8s")
-OP: Final = struct.Struct("<cI")  # to a fork server: b"F" + one descriptor, b"S" pid, b"C"
+OP: Final = struct.Struct("<cI8s")  # to a fork server: what, process id, tag of the answer
 TAG_BYTES: Final = 8
 NO_TAG: Final = bytes(TAG_BYTES)
 MAX_FRAME: Final = 64 << 20

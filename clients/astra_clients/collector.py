@@ -21,7 +21,7 @@ import openai
 import orjson
 from yarl import URL
 
-from astra_clients.agents import Agent, AgentSpec, ChatSettings, make_agent
+from astra_clients.agents import Agent, AgentSpec, chat_settings, make_agent
 from astra_clients.agents.chat import make_client
 from astra_clients.control import ControlClient, TaskInfo
 from astra_clients.exchange import UNREACHABLE, McpSettings, new_pool
@@ -203,8 +203,8 @@ async def _shared_maker(stack: AsyncExitStack, plan: CollectPlan) -> AgentMaker:
     clients: dict[str, openai.AsyncOpenAI] = {}
     for spec in plan.agents:
         if spec.kind == "chat":
-            settings = ChatSettings.model_validate(spec.options)
-            clients[spec.name] = await stack.enter_async_context(make_client(settings))
+            client = make_client(chat_settings(spec))
+            clients[spec.name] = await stack.enter_async_context(client)
 
     def make(spec: AgentSpec, bundle: Bundle | None, task_id: str, seed: int) -> Agent:
         return make_agent(spec, bundle, task_id, seed, clients.get(spec.name))

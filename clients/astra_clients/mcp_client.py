@@ -31,7 +31,7 @@ from astra_clients.wire import (
     notification_bytes,
     request_bytes,
 )
-from astra_mcp.errors import UNKNOWN_TOOL, ClientError
+from astra_mcp.errors import INVALID_ARGUMENTS, UNKNOWN_TOOL, ClientError
 
 Json = Any
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -184,9 +184,10 @@ class McpClient:
         reply = (await self._exchange.send(out)).message
         error = reply.get("error")
         if error and error.get("code") == _INVALID_PARAMS:
+            # What a model got wrong is its own to see; it must not look like a failing server.
             message = str(error.get("message", ""))
-            if message.startswith(_UNKNOWN):
-                return ToolResponse(None, f"{UNKNOWN_TOOL}: {message}", True, UNKNOWN_TOOL)
+            code = UNKNOWN_TOOL if message.startswith(_UNKNOWN) else INVALID_ARGUMENTS
+            return ToolResponse(None, f"{code}: {message}", True, code)
         return _tool_response(self._result("tools/call", reply))
 
     async def read_resource(self, uri: str) -> list[dict[str, Json]]:

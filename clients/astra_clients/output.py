@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import orjson
 
@@ -21,7 +21,8 @@ from astra_clients.plan import Key, configuration_hash
 from astra_mcp.errors import UsageError
 
 Json = Any
-META_SCHEMA = "astra-mcp/collection@1"
+SCHEMA: Final = "astra-mcp/trajectory@1"
+META_SCHEMA: Final = "astra-mcp/collection@1"
 
 
 def meta_path(out: Path) -> Path:
@@ -171,12 +172,14 @@ def _record(path: Path, number: int, line: bytes) -> dict[str, Json]:
     try:
         record = orjson.loads(line)
         key_of(record)
-        record["reward"]["value"]
-    except (ValueError, KeyError, TypeError) as error:
+        known = record["schema"] == SCHEMA and "value" in record["reward"]
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
         raise UsageError(
             f"{path}, line {number} is no record of an episode.",
             "Remove the line or start anew with --overwrite.",
-        ) from error
+        )
     return dict(record)
 
 

@@ -20,13 +20,13 @@ from astra_clients.agents import Agent, AgentContext, openai_tool
 from astra_clients.control import ControlClient, EpisodeView, OpenedEpisode
 from astra_clients.exchange import McpSettings
 from astra_clients.mcp_client import McpClient
+from astra_clients.output import SCHEMA
 from astra_clients.plan import CollectPlan, Job
 from astra_mcp import __version__
 from astra_mcp.errors import AstraError, AuthError
 from astra_mcp.grade import Grade, no_grade
 
 Json = Any
-SCHEMA: Final = "astra-mcp/trajectory@1"
 _CLEANUP_S: Final = 5.0
 
 

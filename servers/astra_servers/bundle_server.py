@@ -86,10 +86,7 @@ class Served:
 
     def service(self, world: BundleWorld, environment: Environment) -> WorldService:
         """One environment of the world as an MCP service with every tool."""
-        manifest = self.manifest
-        return WorldService(
-            world.ref, manifest.title, manifest.servers, manifest.tools, environment
-        )
+        return WorldService(world, self.manifest.title, environment)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[WorldService]:

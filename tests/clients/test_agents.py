@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import orjson
 import pytest
 from client_worlds import Script, bundle_of, failure, small_task
 
@@ -14,6 +15,7 @@ from astra_clients.agents import (
     NullAgent,
     RandomAgent,
     RepeatAgent,
+    ToolCall,
     make_agent,
 )
 from astra_clients.agents.draw import ValuePool, draw_arguments
@@ -203,6 +205,7 @@ def test_a_spec_is_read_from_a_word() -> None:
     assert (noisy.kind, noisy.options) == ("noisy", {"rate": 0.3, "retries": 2})
     chat = AgentSpec.parse("small=chat:model=q/3,base_url=http://127.0.0.1:1/v1")
     assert (chat.name, chat.options["base_url"]) == ("small", "http://127.0.0.1:1/v1")
+    assert AgentSpec.parse("chat:model=q/3,temperature=0").name == "q/3"
 
 
 @pytest.mark.parametrize("text", ["gold", "noisy:rate", ""])
@@ -216,6 +219,37 @@ def test_a_sealed_agent_without_its_bundle_is_refused() -> None:
         make_agent(AgentSpec.parse("golden"), None, "t1", 0)
 
 
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(UsageError, match="luck"):
-        make_agent(AgentSpec.parse("random:luck=1"), None, "t1", 0)
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("random:luck=1", "luck"),
+        ("chat:model=m,api_key=sk-1", "api_key"),
+        ("chat:model=m,base_url=http://me:secret@127.0.0.1/v1", "user or password"),
+        ("chat:temperature=1", "model"),
+    ],
+)
+def test_options_that_do_not_exist_or_hold_secrets_are_refused(spec: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        make_agent(AgentSpec.parse(spec), None, "t1", 0)
+
+
+async def test_text_that_no_json_can_hold_is_mended_before_it_is_recorded() -> None:
+    script = pickup_script()
+    ctx = script.context()
+    broken = "a\ud800b"
+    responses = await ctx.call_all(broken, [ToolCall("c1", broken, '{"x": "\ud800"}')])
+    await ctx.say(broken)
+    assert responses[0].code == "unknown_tool"
+    assert script.calls == [("a?b", {"x": "?"})]
+    assert orjson.loads(orjson.dumps(ctx.messages)) == ctx.messages
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["x" * 300_000, "[" * 2000, f'{{"a": {"[" * 900}{"]" * 900}}}', "null", '{"a": NaN}'],
+)
+async def test_arguments_that_are_no_object_never_reach_the_host(arguments: str) -> None:
+    script = pickup_script()
+    (response,) = await script.context().call_all("", [ToolCall("c1", "get_asset", arguments)])
+    assert response.code == "invalid_arguments"
+    assert script.calls == []

@@ -222,6 +222,15 @@ async def test_what_is_no_usable_result_is_an_error(
         await McpClient(pool, scripted.url).call_tool("t", {})
 
 
+async def test_parameters_that_the_server_refuses_are_the_callers_error(
+    pool: aiohttp.ClientSession, scripted: ScriptedServer
+) -> None:
+    error = {"code": -32602, "message": "Invalid request parameters"}
+    scripted.answers(json_reply({"jsonrpc": "2.0", "id": 1, "error": error}, 400))
+    refused = await McpClient(pool, scripted.url).call_tool("", {})
+    assert (refused.is_error, refused.code) == (True, "invalid_arguments")
+
+
 async def test_pages_of_tools_are_joined_and_must_end(
     pool: aiohttp.ClientSession, scripted: ScriptedServer
 ) -> None:

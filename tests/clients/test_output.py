@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from astra_clients.output import RecordFile, meta_path, read_records
+from astra_clients.output import SCHEMA, RecordFile, meta_path, read_records
 from astra_mcp.errors import UsageError
 
 Json = Any
@@ -19,7 +19,8 @@ CONFIG = {"agents": ["golden"], "seeds": [0]}
 
 def record(seed: int, value: float | None = 1.0) -> dict[str, Json]:
     reward = {"value": value, "reason": "r"}
-    return {"agent": "golden", "task": "b@1#t", "digest": "d", "seed": seed, "reward": reward}
+    key = {"agent": "golden", "task": "b@1#t", "digest": "d", "seed": seed}
+    return {"schema": SCHEMA, **key, "reward": reward}
 
 
 def write(path: Path, *seeds: int, value: float | None = 1.0) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from transport_toy import TOKEN, World, running
+from transport_toy import TOKEN, Toy, World, running
+
+from astra_mcp.errors import EpisodeError
 
 Json = Any
 BASE = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -16,18 +18,19 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop that `astra serve` runs on."""
+    return "asyncio", {"use_uvloop": True}
 
 
 @pytest.fixture(scope="module")
-async def world(anyio_backend: str) -> AsyncIterator[World]:
+async def world(anyio_backend: object) -> AsyncIterator[World]:
     async with running() as world:
         yield world
 
 
 @pytest.fixture(scope="module")
-async def http(anyio_backend: str) -> AsyncIterator[aiohttp.ClientSession]:
+async def http(anyio_backend: object) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(10)) as session:
         yield session
 
@@ -304,3 +307,23 @@ async def test_the_call_id_reaches_the_service(world: World, http: aiohttp.Clien
         params["_meta"] = {"astra/callId": wrong}
         _, answer, _ = await send(http, "POST", world.episode_url, data=json.dumps(body))
         assert answer["error"]["code"] == -32602
+
+
+async def test_a_service_that_cannot_list_gives_an_error_with_the_requests_id(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Toy) -> None:
+        raise RuntimeError("the sealed answer is 42")
+
+    def over(self: Toy) -> None:
+        raise EpisodeError("The episode has ended.", "Open another.")
+
+    body = {"jsonrpc": "2.0", "id": "x", "method": "tools/list"}
+    async with running() as world:
+        monkeypatch.setattr(Toy, "tools", broken)
+        status, answer, _ = await send(http, "POST", world.episode_url, data=json.dumps(body))
+        assert (status, answer["id"], answer["error"]["code"]) == (200, "x", -32603)
+        assert "42" not in json.dumps(answer)
+        monkeypatch.setattr(Toy, "tools", over)
+        _, answer, _ = await send(http, "POST", world.episode_url, data=json.dumps(body))
+        assert answer["error"]["message"] == "The episode has ended. Open another."

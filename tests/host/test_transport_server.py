@@ -9,14 +9,25 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import SocketStream
 from transport_toy import TOKEN, World, running
 
+from astra_mcp.host.http import HttpRequest
+from astra_mcp.host.router import Router
 from astra_mcp.host.server import HEAD_LIMIT, Limits, ListenError, serve
+
+
+@pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both loops: limits on a connection hang on how a loop buffers and pauses."""
+    return "asyncio", {"use_uvloop": request.param}
+
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 QUICK = Limits(request_s=0.05, stalled_s=0.05, sweep_s=0.01)
@@ -146,6 +157,35 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
         ).encode()
         with pytest.raises(anyio.BrokenResourceError):
             await send_for_ever(stream, request(world, body=body))
+
+
+async def test_a_client_that_goes_in_the_middle_of_its_request_troubles_nobody() -> None:
+    async with running() as world:
+        for cut in (30, -10):
+            async with await connect(world) as stream:
+                await stream.send(request(world)[:cut])
+        async with await connect(world) as stream:
+            await stream.send(request(world))
+            assert (await answer(stream))[0] == 200
+        assert world.episode.contexts == []
+
+
+async def test_the_application_takes_part_in_a_lifespan_and_refuses_websockets() -> None:
+    async def resolve(_: HttpRequest) -> None:
+        return None
+
+    events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    sent: list[str] = []
+
+    async def receive() -> Mapping[str, Any]:
+        return next(events)
+
+    async def send(message: Mapping[str, Any]) -> None:
+        sent.append(message["type"])
+
+    await Router(resolve)({"type": "lifespan"}, receive, send)
+    await Router(resolve)({"type": "websocket"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete", "websocket.close"]
 
 
 async def test_two_servers_cannot_have_one_port() -> None:

@@ -55,6 +55,7 @@ TOOLS = [
     tool("crash"),
     tool("wide"),
     tool("unserializable"),
+    tool("impatient"),
     tool("who"),
 ]
 
@@ -135,6 +136,8 @@ class Toy:
                 raise RuntimeError("the sealed answer is 42")
             case "wide":
                 return ToolResult.ok({"wide": 2**80})
+            case "impatient":
+                raise TimeoutError("the service's own")
             case "unserializable":
                 return ToolResult({"half": "\ud800"}, "half a character")
             case "who":

@@ -1,21 +1,26 @@
 """Attacks on the operating system's layers, run as plain Python inside a worker; data for tests.
 
 They simulate a complete escape from the language layer: the template is loaded unguarded and each
-`payload` is exec'd. Contained means: no `loot` comes back, no file of `MUST_NOT_EXIST` appears, the
-host lives, other workers still answer. `{host}` is the host's process id, `{sibling}` that of a
-worker of the same template, `{parent}` that of the template.
+payload is exec'd. `REFUSED` holds what must meet a refusal by the kernel, `SURVIVED` what must end
+in a failure of its own call and nothing else. Both must bring no LOOT and leave no file of
+`MUST_NOT_EXIST`. `{host}` is the host's process id, `{sibling}` that of a worker of the same
+template, `{parent}` that of the template.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: The unguarded tool that runs a payload; what it leaves in LOOT comes back.
+#: The unguarded tool that runs a payload: what it leaves in LOOT comes back, or what refused it.
 RUNNER: Final = """
 def run(state, *, payload):
     names = {"__name__": "payload", "state": state}
-    exec(payload, names)
-    return {"loot": names.get("LOOT"), "value": names.get("VALUE")}
+    refused = None
+    try:
+        exec(payload, names)
+    except OSError as error:
+        refused = error.errno
+    return {"loot": names.get("LOOT"), "value": names.get("VALUE"), "refused": refused}
 """
 
 MUST_NOT_EXIST: Final = ("/tmp/astra-pwned", "/dev/shm/astra-pwned", "/astra-pwned")
@@ -32,37 +37,16 @@ _SYSCALL: Final = (
 )
 
 #: Name -> payload. Numbers are x86_64 system calls; on another machine they hit other calls.
-ATTACKS: Final[dict[str, str]] = {
+REFUSED: Final[dict[str, str]] = {
     # ---- network
     "socket": "import socket\nsocket.socket()\nLOOT = 1",
     "socket by number": _SYSCALL + "LOOT = syscall(41, 2, 1, 0)",
     "socketpair": _SYSCALL + "LOOT = syscall(53, 1, 1, 0, (ctypes.c_int * 2)())",
-    "inherited sockets": (
-        "import socket\n"
-        "for fd in range(3, 64):\n"
-        "    try:\n"
-        "        LOOT = repr(socket.socket(fileno=fd).getpeername())\n"
-        "    except OSError:\n"
-        "        pass"
-    ),
-    "pass a descriptor": (
-        "import socket\n"
-        "for fd in range(3, 64):\n"
-        "    try:\n"
-        "        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)\n"
-        "        LOOT = socket.send_fds(line, [b'F'], [0])\n"
-        "    except OSError:\n"
-        "        pass"
-    ),
     # ---- files
     "read a file": "LOOT = open('/etc/passwd').read()",
     "read own environment": (
         "import os\nLOOT = os.environ.get('ASTRA_TEST_SECRET')\n"
         "LOOT = LOOT or open('/proc/self/environ').read()"
-    ),
-    "environment in memory": (
-        "import os\nVALUE = sorted(os.environ)\n"
-        "LOOT = os.environ.get('ASTRA_TEST_SECRET') or os.environ.get('HOME')"
     ),
     "write a file": "open('/tmp/astra-pwned', 'w').write('x')\nLOOT = 1",
     "write relative": "open('astra-pwned', 'w').write('x')\nLOOT = 1",
@@ -74,12 +58,10 @@ ATTACKS: Final[dict[str, str]] = {
     "chroot": "import os\nos.chroot('/')\nLOOT = 1",
     # ---- programs, processes, threads
     "execve": "import os\nos.execv('/bin/sh', ['sh', '-c', 'id'])",
-    "system": "import os\nif os.system('true') == 0:\n    LOOT = 1",
-    "subprocess": "import subprocess\nsubprocess.run(['true'])\nLOOT = 1",
+    "posix_spawn": "import os\nLOOT = os.posix_spawn('/bin/true', ['true'], {})",
     "fork": "import os\nif os.fork() == 0:\n    os._exit(0)\nLOOT = 1",
     "vfork": _SYSCALL + "LOOT = syscall(58)",
     "clone3": _SYSCALL + "LOOT = syscall(435, bytes(88), 88)",
-    "thread": "import _thread\n_thread.start_new_thread(lambda: None, ())\nLOOT = 1",
     "thread by clone": _SYSCALL + "LOOT = syscall(56, 0x3d0f00, 0, 0, 0, 0)",
     "fork bomb": "import os\nfor _ in range(1000):\n    os.fork()\nLOOT = 1",
     # ---- other processes
@@ -108,7 +90,8 @@ ATTACKS: Final[dict[str, str]] = {
     ),
     "the host's priority": "import os\nos.setpriority(os.PRIO_PROCESS, {host}, 19)\nLOOT = 1",
     # ---- its own cage
-    "raise a limit": "import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))\nLOOT = 1",
+    "raise a limit": _SYSCALL
+    + "LOOT = syscall(160, 9, (ctypes.c_ulong * 2)(1 << 40, 1 << 40)) + 1",
     "second seccomp": _SYSCALL + "LOOT = syscall(317, 0, 0, 0) + 1",
     "outlive the parent": _SYSCALL + "LOOT = syscall(157, 1, 0, 0, 0, 0) + 1",
     "new user namespace": _SYSCALL + "LOOT = syscall(272, 0x10000000) + 1",
@@ -129,7 +112,10 @@ ATTACKS: Final[dict[str, str]] = {
         _SYSCALL + "import mmap\nm = mmap.mmap(-1, 4096)\n"
         "a = ctypes.addressof(ctypes.c_char.from_buffer(m))\nLOOT = syscall(10, a, 4096, 7) + 1"
     ),
-    "32-bit system call door": _SYSCALL + "LOOT = syscall(0x40000000 + 41, 2, 1, 0)",
+}
+
+#: Name -> payload: exhaustion, crashes, and abuse of the line to the host.
+SURVIVED: Final[dict[str, str]] = {
     # ---- resources
     "memory by list": "x = []\nwhile True:\n    x.append(bytearray(1 << 20))",
     "memory at once": "x = bytearray(8 << 30)\nLOOT = 1",
@@ -166,7 +152,7 @@ ATTACKS: Final[dict[str, str]] = {
         "    except OSError:\n        pass"
     ),
     "forged reply without tag": (
-        "import os, struct\nbody = b'{\"r\":{\"loot\":\"forged\"},\"c\":{}}'\n"
+        'import os, struct\nbody = b\'{"r":{"loot":"forged"},"c":{}}\'\n'
         "for fd in range(3, 64):\n    try:\n"
         "        os.write(fd, struct.pack('<I8s', len(body), bytes(8)) + body)\n"
         "    except OSError:\n        pass"
@@ -184,7 +170,33 @@ ATTACKS: Final[dict[str, str]] = {
     "huge result": "VALUE = 'x' * (30 << 20)",
     "deep result": "x = []\nfor _ in range(100000):\n    x = [x]\nVALUE = x",
     "endless text of an error": (
-        "class E(Exception):\n    def __str__(self):\n        while True:\n            pass\nraise E()"
+        "class ToolError(Exception):\n    code = 'x'\n    def __str__(self):\n"
+        "        while True:\n            pass\nraise ToolError"
     ),
     "flood of output": "for _ in range(100000):\n    print('x' * 100)",
-}  # fmt: skip
+    # ---- refused in other words than an errno
+    "inherited sockets": (
+        "import socket\n"
+        "for fd in range(3, 64):\n"
+        "    try:\n"
+        "        LOOT = repr(socket.socket(fileno=fd).getpeername())\n"
+        "    except OSError:\n"
+        "        pass"
+    ),
+    "pass a descriptor": (
+        "import socket\n"
+        "for fd in range(3, 64):\n"
+        "    try:\n"
+        "        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)\n"
+        "        LOOT = socket.send_fds(line, [b'F'], [0])\n"
+        "    except OSError:\n"
+        "        pass"
+    ),
+    "environment in memory": (
+        "import os\nVALUE = sorted(os.environ)\n"
+        "LOOT = os.environ.get('ASTRA_TEST_SECRET') or os.environ.get('HOME')"
+    ),
+    "system": "import os\nif os.system('true') == 0:\n    LOOT = 1",
+    "thread": "import _thread\n_thread.start_new_thread(lambda: None, ())\nLOOT = 1",
+    "32-bit system call door": _SYSCALL + "LOOT = syscall(0x40000000 + 41, 2, 1, 0)",
+}

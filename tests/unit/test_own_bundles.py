@@ -33,7 +33,7 @@ HAND_MADE = {
     "touring-theatre",
     "vet-booster",
 }
-WALKS = 25
+WALKS = 12
 
 each_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda b: b.manifest.id)
 each_task = pytest.mark.parametrize(

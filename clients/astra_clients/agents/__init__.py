@@ -38,6 +38,7 @@ __all__ = [
     "RandomAgent",
     "RepeatAgent",
     "ToolCall",
+    "chat_settings",
     "make_agent",
     "openai_tool",
 ]
@@ -61,6 +62,8 @@ class AgentSpec(BaseModel):
     def parse(cls, text: str) -> Self:
         """`kind`, `kind:key=value,key=value` or `name=kind:...`; values are JSON or words.
 
+        Without a name, a chat agent has its model's, and any other the text itself.
+
         Raises:
             UsageError: the text has another form.
         """
@@ -74,7 +77,7 @@ class AgentSpec(BaseModel):
             options[key.strip()] = _json_or_text(value)
         try:
             return cls.model_validate(
-                {"name": name or text, "kind": kind or head, "options": options}
+                {"name": name or _name(text, kind, options), "kind": kind, "options": options}
             )
         except ValidationError as error:
             raise _bad_spec(text, error.errors()[0]["msg"]) from error
@@ -107,7 +110,7 @@ def make_agent(
     options = dict(spec.options)
     try:
         if spec.kind == "chat":
-            return ChatAgent(ChatSettings.model_validate(options), client, seed)
+            return ChatAgent(chat_settings(spec), client, seed)
         if spec.kind == "null":
             return NullAgent(**options)
         if spec.kind == "random":
@@ -118,7 +121,7 @@ def make_agent(
         if spec.kind == "noisy" and bundle is not None:
             return NoisyAgent(task, bundle=bundle, seed=seed, **options)
         return GoldenAgent(task, **options)
-    except (TypeError, ValidationError) as error:
+    except TypeError as error:
         raise _bad_spec(spec.name, str(error).splitlines()[0]) from error
 
 
@@ -134,6 +137,23 @@ def _sealed_task(spec: AgentSpec, bundle: Bundle | None, task_id: str) -> Task:
         raise UsageError(
             f"Bundle {bundle.ref} has no task {task_id}.", "Name one of its tasks."
         ) from error
+
+
+def chat_settings(spec: AgentSpec) -> ChatSettings:
+    """The settings of a chat agent.
+
+    Raises:
+        UsageError: an option does not exist or has a wrong value.
+    """
+    try:
+        return ChatSettings.model_validate(spec.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _bad_spec(spec.name, f"{first['loc'][0]}: {first['msg']}") from error
+
+
+def _name(text: str, kind: str, options: dict[str, Json]) -> str:
+    return str(options.get("model", text)) if kind == "chat" else text
 
 
 def _json_or_text(value: str) -> Json:

@@ -19,12 +19,22 @@ import orjson
 
 from astra_clients.control import ControlClient, OpenedEpisode, UserReply
 from astra_clients.mcp_client import McpClient, ToolResponse
-from astra_mcp.errors import INVALID_ARGUMENTS, TOO_MANY_CALLS, ClientError, EpisodeError
+from astra_mcp.errors import (
+    INVALID_ARGUMENTS,
+    TOO_MANY_CALLS,
+    UNKNOWN_TOOL,
+    ClientError,
+    EpisodeError,
+)
 from astra_mcp.grade import Grade
 from astra_mcp.settings import MAX_TEXT
 
 Json = Any
 ANSWER: Final = "ANSWER:"
+#: Longest arguments of one call, in characters; a host has its own limit on requests above it.
+MAX_ARGUMENTS: Final = 200_000
+#: Longest name of a tool that is worth asking a host for.
+MAX_NAME: Final = 1_000
 
 
 class Agent(Protocol):
@@ -48,6 +58,10 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+    def clean(self) -> ToolCall:
+        """The call without what no JSON text can hold."""
+        return ToolCall(clean(self.id), clean(self.name), clean(self.arguments))
 
 
 @dataclass
@@ -125,10 +139,11 @@ class AgentContext:
             extra: More fields of the assistant message, such as a model's reasoning.
         """
         await self.tools()
+        calls = [call.clean() for call in calls]
         self.messages.append(
             {
                 "role": "assistant",
-                "content": text or None,
+                "content": clean(text) or None,
                 **(extra or {}),
                 "tool_calls": [_openai_call(call) for call in calls],
             }
@@ -144,7 +159,7 @@ class AgentContext:
 
     async def say(self, text: str, extra: Mapping[str, Json] | None = None) -> UserReply:
         """Give the user a message; the reply may bring other tools."""
-        text = text[-MAX_TEXT:]
+        text = clean(text)[-MAX_TEXT:]
         self.messages.append({"role": "assistant", "content": text, **(extra or {})})
         reply = await self.control.post_message(self.opened.episode_id, text)
         if reply.text is not None:
@@ -158,7 +173,7 @@ class AgentContext:
 
         The end of a text that is too long is kept, since the answer stands there.
         """
-        answer = (text or "")[-MAX_TEXT:]
+        answer = clean(text or "")[-MAX_TEXT:]
         last = self.messages[-1]
         if answer and (last["role"], last["content"]) != ("assistant", answer):
             self.messages.append({"role": "assistant", "content": answer})
@@ -169,6 +184,8 @@ class AgentContext:
         return [openai_tool(tool) for tool in tools]
 
     async def _one(self, call: ToolCall) -> ToolResponse:
+        if len(call.name) > MAX_NAME:
+            return ToolResponse(None, f"{UNKNOWN_TOOL}: no such tool", True, UNKNOWN_TOOL)
         args = parse_arguments(call.arguments)
         if isinstance(args, str):
             return ToolResponse(None, f"{INVALID_ARGUMENTS}: {args}", True, INVALID_ARGUMENTS)
@@ -186,12 +203,22 @@ class AgentContext:
         return response
 
 
+def clean(text: str) -> str:
+    """The text with lone surrogates, which no JSON file can hold, as question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def parse_arguments(text: str) -> dict[str, Json] | str:
     """Arguments of a model's call, or one sentence on what is wrong with them."""
+    if len(text) > MAX_ARGUMENTS:
+        return f"the arguments are longer than {MAX_ARGUMENTS} characters"
     try:
         args = orjson.loads(text or "{}")
+        orjson.dumps(args)
     except orjson.JSONDecodeError as error:
         return f"the arguments are not valid JSON: {error}"
+    except orjson.JSONEncodeError:
+        return "the arguments are nested too deeply"
     if not isinstance(args, dict):
         return "the arguments must be a JSON object"
     return args

@@ -19,9 +19,10 @@ from typing import Any, Final
 import anyio
 import openai
 from openai.types.chat import ChatCompletion
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from yarl import URL
 
-from astra_clients.agents.base import ANSWER, AgentContext, ToolCall
+from astra_clients.agents.base import ANSWER, AgentContext, ToolCall, clean
 from astra_mcp.errors import ClientError, UsageError
 
 Json = Any
@@ -62,6 +63,13 @@ class ChatSettings(BaseModel):
     """Send the episode's seed as the sampling seed."""
     extra_body: dict[str, Json] = {}
     """More fields of the request body, for endpoints that know them."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _no_password_in_the_url(cls, value: str | None) -> str | None:
+        if value is not None and URL(value).user is not None:
+            raise ValueError("base_url must not hold a user or password; use the key's variable")
+        return value
 
 
 class OutOfBudget(Exception):
@@ -111,7 +119,7 @@ class ChatAgent:
             tools = ctx.openai_tools(await ctx.tools())
             reply = await self._ask(ctx, tools)
             message = reply.choices[0].message
-            text = message.content or ""
+            text = clean(message.content or "")
             extra = _reasoning(message.model_extra)
             calls = [
                 ToolCall(call.id, call.function.name, call.function.arguments)
@@ -248,7 +256,7 @@ def _wait_s(error: Exception, attempt: int) -> float:
 def _reasoning(extra: Mapping[str, Json] | None) -> dict[str, Json]:
     """A model's reasoning, where the endpoint shows it: kept in the record."""
     words = (extra or {}).get("reasoning_content")
-    return {"reasoning_content": words} if isinstance(words, str) and words else {}
+    return {"reasoning_content": clean(words)} if isinstance(words, str) and words else {}
 
 
 def _without_reasoning(message: Mapping[str, Json]) -> dict[str, Json]:

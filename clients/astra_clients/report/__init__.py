@@ -27,10 +27,12 @@ Json = Any
 __all__ = [
     "Summary",
     "print_table",
+    "print_tasks",
     "read_records",
     "render",
     "summarize",
     "summary_table",
+    "tasks_table",
     "write_report",
 ]
 
@@ -97,10 +99,40 @@ def summary_table(records: Iterable[Mapping[str, Json]], title: str | None = Non
 
 def print_table(records: Iterable[Mapping[str, Json]], title: str | None = None) -> None:
     """`summary_table` on standard output; where nobody reads a terminal, as wide as it needs."""
+    _print(summary_table(records, title))
+
+
+def tasks_table(records: Iterable[Mapping[str, Json]], title: str | None = None) -> Table:
+    """One line per task, for a terminal: level, hops, each agent's reward, speed."""
+    summary = summarize(records)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("task", overflow="fold", min_width=8)
+    agents = [Text(row.agent) for row in summary.agents]
+    for name in ("level", "hops", *agents, "calls/s", "p50", "p99"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in summary.tasks:
+        table.add_row(
+            Text(f"{row.bundle}#{row.task}"),
+            str(row.level),
+            str(row.hops),
+            *map(reward_text, row.rewards),
+            rate_text(row.calls_per_s),
+            seconds_text(row.p50_s),
+            seconds_text(row.p99_s),
+        )
+    return table
+
+
+def print_tasks(records: Iterable[Mapping[str, Json]], title: str | None = None) -> None:
+    """`tasks_table` on standard output; see `print_table`."""
+    _print(tasks_table(records, title))
+
+
+def _print(table: Table) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    console.print(summary_table(records, title))
+    console.print(table)
 
 
 def _cells(row: AgentRow) -> list[str]:

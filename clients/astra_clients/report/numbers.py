@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from astra_mcp.errors import UsageError
+
 Json = Any
 K = TypeVar("K")
 LABELS: Final = (
@@ -42,7 +44,20 @@ class Episode:
 
     @classmethod
     def of(cls, record: Mapping[str, Json]) -> Episode:
-        """The numbers of a record."""
+        """The numbers of a record.
+
+        Raises:
+            UsageError: the record lacks one of them.
+        """
+        try:
+            return cls._of(record)
+        except (KeyError, TypeError) as error:
+            raise UsageError(
+                f"A record lacks {error}.", "Give a file that `astra collect` wrote."
+            ) from error
+
+    @classmethod
+    def _of(cls, record: Mapping[str, Json]) -> Episode:
         bundle, _, task = record["task"].partition("#")
         times, reward = record["timings"], record["reward"]
         return cls(

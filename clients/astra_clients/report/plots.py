@@ -10,19 +10,20 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any, Final
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from astra_clients.report.numbers import Summary, mean
+from astra_clients.report.numbers import Summary
 
 Axes = Any
 MAX_BUNDLES: Final = 40
 
 _INK: Final = "#010203"
 _RULE: Final = "#040506"
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.size": 10,
@@ -42,6 +43,9 @@ _STYLE: Final[dict[str, Any]] = {
     "ytick.labelcolor": _INK,
     "figure.facecolor": "none",
 }
+_GROUP_ID: Final = re.compile(
+    r' id="(?:figure|axes|patch|line2d|text|matplotlib|PathCollection|xtick|ytick)[^"]*"'
+)
 _NO_METADATA: Final = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
@@ -51,8 +55,9 @@ def rewards(summary: Summary, colours: Mapping[str, str]) -> str:
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": "rewards"}):
         figure = Figure(figsize=(11, 0.8 + 0.3 * max(3, len(bundles))), layout="constrained")
         axes = figure.subplots()
+        by_bundle = _means(summary, colours)
         for index, bundle in enumerate(bundles):
-            means = _means(summary, bundle, colours)
+            means = by_bundle.get(bundle, {})
             if means:
                 axes.plot([min(means.values()), max(means.values())], [index, index],
                           color=_RULE, linewidth=2, zorder=1)  # fmt: skip
@@ -67,13 +72,16 @@ def rewards(summary: Summary, colours: Mapping[str, str]) -> str:
         return _svg(figure, "Mean reward by bundle and agent")
 
 
-def _means(summary: Summary, bundle: str, colours: Mapping[str, str]) -> dict[str, float]:
-    means: dict[str, float] = {}
-    for agent in colours:
-        values = (e.value for e in summary.episodes if (e.bundle, e.agent) == (bundle, agent))
-        if (value := mean(values)) is not None:
-            means[agent] = value
-    return means
+def _means(summary: Summary, colours: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """Mean rewards by bundle and, in the legend's order, agent."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for e in summary.episodes:
+        if e.value is not None:
+            values.setdefault(e.bundle, {}).setdefault(e.agent, []).append(e.value)
+    return {
+        bundle: {agent: fmean(found[agent]) for agent in colours if agent in found}
+        for bundle, found in values.items()
+    }
 
 
 def _dots(axes: Axes, row: int, means: Mapping[str, float], colours: Mapping[str, str]) -> None:
