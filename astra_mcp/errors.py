@@ -5,12 +5,16 @@ Two families and no third. An `AstraError` stops an operation of a person or a p
 `ToolFailure` is data, not an exception: what an agent sees when its call did not succeed. Tool
 failures never carry a traceback, a path, or a value that the agent did not send.
 
+Private signals that never leave their module (a line that closed, a journal that does not fold) are
+defined where they are used.
+
 Invariant: nothing here is ever turned into a reward. A reward that cannot be computed is null with
 a reason (grade.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,6 +113,65 @@ class ClientError(AstraError):
     """An MCP or HTTP exchange failed on the client's side (astra_clients)."""
 
     code = "client"
+
+
+class UnknownTool(AstraError):
+    """The service offers no tool of this name now; answered as JSON-RPC error -32602."""
+
+    code = "unknown_tool"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown tool: {name}", "Call a tool that tools/list names.")
+        self.name = name
+
+
+class UnknownResource(AstraError):
+    """The service has no resource at this URI, or none that this caller may read."""
+
+    code = "unknown_resource"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"Resource not found: {uri}", "Read a URI that resources/list names.")
+        self.uri = uri
+
+
+class HttpError(AstraError):
+    """A request that is refused before it becomes a JSON-RPC message, with its HTTP status.
+
+    Args:
+        status: HTTP status of the answer.
+        message: One sentence: what is wrong. It must not repeat the path or a header.
+        remedy: One sentence: what to do.
+        headers: Further response headers, such as `allow`.
+        rpc_code: JSON-RPC error code of the body.
+    """
+
+    code = "http"
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        remedy: str = "",
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        rpc_code: int = -32600,
+    ) -> None:
+        super().__init__(message, remedy)
+        self.status = status
+        self.headers = headers
+        self.rpc_code = rpc_code
+
+
+class ListenError(AstraError):
+    """The address cannot be listened on."""
+
+    code, exit_code = "listen", 3
+
+
+class HostStartError(AstraError):
+    """The host process ended or did not listen in time."""
+
+    code, exit_code = "host_start", 3
 
 
 # ---- what an agent sees --------------------------------------------------------------------

@@ -28,12 +28,12 @@ AGENTS = ("golden", "null", "random")
 @click.option("--random-seeds", default=5, show_default=True, help="Attempts of each agent.")
 def demo(bundles: Path | None, out: Path, random_seeds: int) -> None:
     """Serve the example bundles, let scripted agents attempt every task, grade, report."""
-    from astra_clients.report import print_table, print_tasks, read_records, write_report
     from pydantic import SecretStr
 
     from astra_clients.agents import AgentSpec
     from astra_clients.collector import collect
     from astra_clients.plan import CollectPlan
+    from astra_clients.report import print_table, print_tasks, read_records, write_report
     from astra_mcp.cli.collect import tasks_of
 
     folder = bundles or example_bundles()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from importlib.metadata import version
-
 from typing import TYPE_CHECKING
 
 import anyio
@@ -61,5 +60,5 @@ def _lines(report: DoctorReport) -> Iterator[str]:
     if report.problem:
         yield f"The sandbox did not start. {report.problem}"
     for name in report.missing:
-        yield f"Missing: {name}. Unaudited code needs it; --accept-missing-layer {name} accepts that."
+        yield f"Missing: {name}. --accept-missing-layer {name} runs without it."
     yield "Bundles may run here." if report.ok else "Bundles should not run here."

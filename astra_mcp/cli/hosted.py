@@ -19,17 +19,11 @@ from typing import Any, Final
 
 import orjson
 
-from astra_mcp.errors import AstraError
+from astra_mcp.errors import HostStartError
 from astra_mcp.settings import CONTROL_TOKEN_ENV
 
 READY_S: Final = 60.0
 STOP_S: Final = 20.0
-
-
-class HostStartError(AstraError):
-    """The host process ended or did not listen in time."""
-
-    code, exit_code = "host_start", 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,16 +61,15 @@ def _strays(
 def _allowed(
     checks: list[RowCheck], ignored: set[str], before: Row | None, after: Row | None
 ) -> bool:
+    """Whether a check asks for this change; no row that is left fits a check with count 0."""
     if before is None and after is not None:
-        return any(c.count > 0 and _fits(c, after) for c in checks)
+        return any(_fits(c, after) for c in checks)
     if before is not None and after is None:
         return any(c.count == 0 and _fits(c, before) for c in checks)
     assert before is not None
     assert after is not None
     changed = _changed_columns(before, after) - ignored
-    return not changed or any(
-        c.count > 0 and _fits(c, after) and changed <= c.where.keys() for c in checks
-    )
+    return not changed or any(_fits(c, after) and changed <= c.where.keys() for c in checks)
 
 
 def _changed_columns(before: Row, after: Row) -> set[str]:

@@ -58,7 +58,8 @@ class Host:
         self.url = ""
         self.settings = settings
         self.catalog = catalog
-        self.episodes = Episodes(catalog, settings, lambda: self.url)
+        transport = McpTransport(body_limit=settings.body_bytes)
+        self.episodes = Episodes(catalog, settings, lambda: self.url, transport.streams.close)
         self.plays = Plays(catalog, settings)
         self._sandbox = sandbox
         self._control_hash = token_hash(control_token)
@@ -68,7 +69,7 @@ class Host:
         hosts = LOOPBACK | {name.lower() for name in settings.allowed_hosts}
         self.router = Router(
             self._resolve,
-            McpTransport(body_limit=settings.body_bytes),
+            transport,
             Security(hosts=frozenset(hosts)),
         )
 
@@ -119,9 +120,9 @@ class Host:
         if server is not None and server not in names:
             return None
         if server not in live.endpoints:
-            hides = {tuple(turn.hide) for turn in live.episode.task.turns}
             service = EpisodeService(live.episode, live.touch, server)
-            live.endpoints[server] = Endpoint(service=service, list_changed=len(hides) > 1)
+            # Always announced: a capability that some tasks have would tell of turns to come.
+            live.endpoints[server] = Endpoint(service=service, list_changed=True)
         return live.endpoints[server]
 
     async def _env(self, bundle_id: str, server: str | None) -> Endpoint | None:
@@ -133,6 +134,8 @@ class Host:
             held.release()
             if server is not None and server not in {s.name for s in held.world.servers}:
                 return None
+            if key in self._envs:  # another request made it while this one loaded the bundle
+                return self._envs[key]
             sessions = Sessions(
                 lambda _client: self._open_env(bundle_id, server),
                 self._close_env,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import anyio
 
-from astra_mcp.errors import AstraError
+from astra_mcp.errors import AstraError, UnknownTool
 from astra_mcp.host.http import HttpRequest, accepts
 from astra_mcp.host.protocol import (
     CALL_ID_KEY,
@@ -37,7 +37,7 @@ from astra_mcp.host.protocol import (
     result_bytes,
     string_param,
 )
-from astra_mcp.host.service import CallContext, Era, McpService, ToolResult, UnknownTool
+from astra_mcp.host.service import CallContext, Era, McpService, ToolResult
 from astra_mcp.host.streams import SSE_HEADERS
 
 Json = Any

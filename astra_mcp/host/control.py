@@ -14,7 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from astra_mcp import __version__, errors
-from astra_mcp.errors import AstraError, UsageError
+from astra_mcp.errors import AstraError, UnknownResource, UnknownTool, UsageError
 from astra_mcp.golden import declared
 from astra_mcp.host.catalog import Catalog, Entry
 from astra_mcp.host.control_models import (
@@ -35,8 +35,6 @@ from astra_mcp.host.service import (
     ResourceProvider,
     ToolListing,
     ToolResult,
-    UnknownResource,
-    UnknownTool,
 )
 from astra_mcp.task import Task
 

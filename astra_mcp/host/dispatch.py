@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import orjson
 
+from astra_mcp.errors import UnknownResource
 from astra_mcp.host.protocol import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -28,13 +29,7 @@ from astra_mcp.host.protocol import (
     server_info,
     string_param,
 )
-from astra_mcp.host.service import (
-    Era,
-    McpService,
-    ResourceContent,
-    ResourceProvider,
-    UnknownResource,
-)
+from astra_mcp.host.service import Era, McpService, ResourceContent, ResourceProvider
 from astra_mcp.host.wire import encode
 
 Json = Any

@@ -21,6 +21,7 @@ from astra_mcp.host.control_models import OpenEpisode
 from astra_mcp.host.distractors import draw
 from astra_mcp.host.journal import JournalFile, JournalFolder, MemoryJournal
 from astra_mcp.host.requests import RequestMemory
+from astra_mcp.host.service import McpService
 from astra_mcp.host.tokens import new_token, token_hash
 from astra_mcp.host.transport import Endpoint
 from astra_mcp.rules import system_prompt
@@ -57,11 +58,17 @@ class Episodes:
         catalog: Bundles and worlds.
         settings: Limits and leases.
         base_url: Where the host listens, known once it does.
+        end_streams: Called with each service of an episode that has ended.
     """
 
     def __init__(
-        self, catalog: Catalog, settings: HostSettings, base_url: Callable[[], str]
+        self,
+        catalog: Catalog,
+        settings: HostSettings,
+        base_url: Callable[[], str],
+        end_streams: Callable[[McpService], None],
     ) -> None:
+        self._end_streams = end_streams
         self.catalog = catalog
         self._settings = settings
         self._base_url = base_url
@@ -237,6 +244,9 @@ class Episodes:
             return
         live.held = False
         self._by_token.pop(live.token_hash, None)
+        for endpoint in live.endpoints.values():
+            if endpoint.service is not None:
+                self._end_streams(endpoint.service)
         live.endpoints.clear()
         live.entry.users -= 1
         live.journal.close()

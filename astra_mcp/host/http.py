@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from astra_mcp.errors import AstraError, AuthError, BusyError
+from astra_mcp.errors import AstraError, AuthError, BusyError, HttpError
 
 Json = Any
 Header = tuple[bytes, bytes]
@@ -31,33 +31,6 @@ INTERNAL_ERROR: Final = -32603
 #: A larger body is refused with 413: arguments of a tool call are small.
 BODY_LIMIT: Final = 1 << 20
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-
-
-class HttpError(AstraError):
-    """A request that is refused before it becomes a JSON-RPC message, with its HTTP status.
-
-    Args:
-        status: HTTP status of the answer.
-        message: One sentence: what is wrong. It must not repeat the path or a header.
-        remedy: One sentence: what to do.
-        headers: Further response headers, such as `allow`.
-        rpc_code: JSON-RPC error code of the body.
-    """
-
-    code = "http"
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        remedy: str = "",
-        headers: Sequence[Header] = (),
-        rpc_code: int = INVALID_REQUEST,
-    ) -> None:
-        super().__init__(message, remedy)
-        self.status = status
-        self.headers = headers
-        self.rpc_code = rpc_code
 
 
 class Disconnected(Exception):

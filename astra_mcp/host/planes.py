@@ -12,14 +12,13 @@ from typing import Any, Final
 from astra_mcp import errors
 from astra_mcp.bundle import Server, ToolSpec
 from astra_mcp.episode import Episode
-from astra_mcp.errors import AstraError
+from astra_mcp.errors import AstraError, UnknownTool
 from astra_mcp.host.service import (
     CallContext,
     ResourceProvider,
     Subscribers,
     ToolListing,
     ToolResult,
-    UnknownTool,
 )
 from astra_mcp.rules import ASK_USER, SUBMIT
 from astra_mcp.world import Environment, Outcome, World

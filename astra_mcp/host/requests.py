@@ -57,6 +57,9 @@ class RequestMemory:
                 await known.done.wait()
             if known.result is not None:
                 return known.result
+            if not known.done.is_set():
+                raise EpisodeError("The same request is still running.", "Send it again later.")
+            return await self.once(request_id, fingerprint, run)  # the first copy failed
         return await self._run(request_id, fingerprint, run)
 
     async def _run(

@@ -12,11 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from astra_mcp.errors import AstraError
+from astra_mcp.errors import AstraError, HttpError
 from astra_mcp.host.http import (
     INTERNAL_ERROR,
     Disconnected,
-    HttpError,
     HttpRequest,
     Receive,
     Scope,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -45,6 +46,7 @@ async def run_host(
         ListenError: the address cannot be listened on.
     """
     configure()
+    _raise_descriptor_limit()
     stop = anyio.Event()
     async with task_group() as tasks:
         if until_stdin_closes:
@@ -135,6 +137,12 @@ async def _serve(
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(10):
             await sandbox.aclose()
+
+
+def _raise_descriptor_limit() -> None:
+    """Thousands of connections and workers need descriptors: take all that this user may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _stop_at_eof(stop: anyio.Event) -> None:

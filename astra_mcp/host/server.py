@@ -28,19 +28,13 @@ import uvicorn
 from anyio.abc import TaskStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from astra_mcp.errors import AstraError
+from astra_mcp.errors import ListenError
 from astra_mcp.host.http import Receive, Scope, Send, error_body
 
 #: Most bytes of request line and headers.
 HEAD_LIMIT: Final = 32 * 1024
 T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
-
-
-class ListenError(AstraError):
-    """The address cannot be listened on."""
-
-    code, exit_code = "listen", 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from astra_mcp.errors import AstraError
 from astra_mcp.host.wire import encode
 
 Json = Any
@@ -27,26 +26,6 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 TOOL_KEYS: Final = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta"}
 )
-
-
-class UnknownTool(AstraError):
-    """The service offers no tool of this name now; answered as JSON-RPC error -32602."""
-
-    code = "unknown_tool"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Unknown tool: {name}", "Call a tool that tools/list names.")
-        self.name = name
-
-
-class UnknownResource(AstraError):
-    """The service has no resource at this URI, or none that this caller may read."""
-
-    code = "unknown_resource"
-
-    def __init__(self, uri: str) -> None:
-        super().__init__(f"Resource not found: {uri}", "Read a URI that resources/list names.")
-        self.uri = uri
 
 
 class ToolListing:

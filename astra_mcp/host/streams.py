@@ -17,7 +17,8 @@ from typing import Any, Final
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from astra_mcp.host.http import HttpError, HttpRequest
+from astra_mcp.errors import HttpError
+from astra_mcp.host.http import HttpRequest
 from astra_mcp.host.protocol import (
     SUBSCRIPTION_KEY,
     Request,

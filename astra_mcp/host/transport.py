@@ -18,7 +18,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from astra_mcp.errors import AstraError
+from astra_mcp.errors import AstraError, HttpError
 from astra_mcp.host.calls import Answer, Caller, Calls
 from astra_mcp.host.dispatch import (
     CacheScope,
@@ -30,7 +30,6 @@ from astra_mcp.host.http import (
     BODY_LIMIT,
     JSON_TYPE,
     Header,
-    HttpError,
     HttpRequest,
     accepts,
     is_json_type,

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any, Final
 
 from astra_mcp.errors import BundleError
-from astra_mcp.match import text
+from astra_mcp.match import texts
 from astra_mcp.match.compare import match_text
 from astra_mcp.match.models import (
     Bool,
@@ -108,7 +108,7 @@ def _bad(matcher: Matcher, what: str, remedy: str) -> BundleError:
 
 
 def _is_text(value: Json) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT and bool(text.normal(value))
+    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT and bool(texts.normal(value))
 
 
 def _check_exact(matcher: Exact, value: Json) -> None:
@@ -163,7 +163,7 @@ def _check_members(matcher: SetOf | ListOf, value: Json, depth: int) -> None:
         _check(matcher.of, member, depth + 1)
     if isinstance(matcher.of, Exact) and matcher.of.aliases and len(value) > 1:
         raise _bad(matcher, "has aliases that fit every member", "Give aliases to one value only.")
-    keys = [text.json_key(member) for member in value]
+    keys = [texts.json_key(member) for member in value]
     if isinstance(matcher, SetOf) and len(set(keys)) != len(keys):
         raise _bad(matcher, "holds a member twice", "List every member once.")
 
@@ -171,12 +171,12 @@ def _check_members(matcher: SetOf | ListOf, value: Json, depth: int) -> None:
 def _check_regex(matcher: Regex, value: Json) -> None:
     if not isinstance(value, str):
         raise _bad(matcher, "is no text", "Use a text that the pattern matches.")
-    problem = text.pattern_problem(matcher.pattern)
+    problem = texts.pattern_problem(matcher.pattern)
     if problem is not None:
         raise _bad(matcher, f"has a pattern that {problem}", "Use a pattern without look-around.")
-    if not text.full_match(matcher.pattern, value):
+    if not texts.full_match(matcher.pattern, value):
         raise _bad(matcher, "is not matched by its own pattern", "Mend the pattern or the value.")
-    if text.full_match(matcher.pattern, "") or text.full_match(matcher.pattern, "\u2603 x 17"):
+    if texts.full_match(matcher.pattern, "") or texts.full_match(matcher.pattern, "\u2603 x 17"):
         raise _bad(matcher, "has a pattern that matches anything", "Say what an answer looks like.")
 
 
@@ -185,10 +185,10 @@ def _check_contains(matcher: Contains, value: Json) -> None:
         raise _bad(matcher, "is no text", "Use a text with every word of all_of.")
     if not all(map(_is_text, [*matcher.all_of, *matcher.none_of])):
         raise _bad(matcher, "has an empty word in all_of or none_of", "Remove the word.")
-    folded = text.normal(value)
-    if not all(text.has_words(folded, words) for words in matcher.all_of):
+    folded = texts.normal(value)
+    if not all(texts.has_words(folded, words) for words in matcher.all_of):
         raise _bad(matcher, "lacks a word of all_of", "Mend the value or the list.")
-    if any(text.has_words(folded, words) for words in matcher.none_of):
+    if any(texts.has_words(folded, words) for words in matcher.none_of):
         raise _bad(matcher, "holds a word of none_of", "Mend the value or the list.")
 
 
@@ -197,7 +197,7 @@ def _check_record(matcher: Record, value: Json, depth: int) -> None:
         raise _bad(matcher, "has no fields to compare", "Name the fields.")
     if not isinstance(value, dict) or set(value) != set(matcher.fields):
         raise _bad(matcher, "does not have exactly the matcher's fields", "Name the same fields.")
-    labels = [text.label(name) for name in matcher.fields]
+    labels = [texts.label(name) for name in matcher.fields]
     if len(set(labels)) != len(labels) or not all(labels):
         raise _bad(matcher, "has fields whose names look the same", "Rename a field.")
     for name, inner in matcher.fields.items():

@@ -1,11 +1,11 @@
-"""Which part compares which matcher, for text and for the JSON values inside text."""
+"""Which part compares which matcher, for text and for the JSON values inside texts."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-from astra_mcp.match import dates, numbers, structure, text, times
+from astra_mcp.match import dates, numbers, structure, texts, times
 from astra_mcp.match.boolean import match_bool
 from astra_mcp.match.models import (
     Bool,
@@ -29,19 +29,19 @@ Json = Any
 __all__ = ["match_text", "match_value"]
 
 
-def match_text(matcher: Matcher, value: Json, answer: str, locale: str = "en") -> Verdict:
+def match_text(matcher: Matcher, value: Json, text: str, locale: str = "en") -> Verdict:
     """Compare an agent's text with an expected value.
 
     Args:
         matcher: How to compare.
         value: The expected value, one that `check_gold` accepts.
-        answer: The whole message; its answer slot is compared.
+        text: The whole message; its answer slot is compared.
         locale: The bundle's language, for number marks, month names and number words.
 
     Returns:
         The verdict; its reason holds no expected value.
     """
-    slot = answer_slot(answer)
+    slot = answer_slot(text)
     if not slot:
         return wrong("the answer is empty")
     if len(slot) > MAX_SLOT:
@@ -52,7 +52,7 @@ def match_text(matcher: Matcher, value: Json, answer: str, locale: str = "en") -
 def _compare(matcher: Matcher, value: Json, slot: str, locale: str) -> Verdict:
     match matcher:
         case Exact():
-            return text.match_exact(matcher, value, slot, locale)
+            return texts.match_exact(matcher, value, slot, locale)
         case Number():
             return numbers.match_number(matcher, value, slot, locale)
         case Date():
@@ -64,9 +64,9 @@ def _compare(matcher: Matcher, value: Json, slot: str, locale: str) -> Verdict:
         case Bool():
             return match_bool(value, slot, locale)
         case Regex():
-            return text.match_regex(matcher.pattern, slot)
+            return texts.match_regex(matcher.pattern, slot)
         case Contains():
-            return text.match_contains(matcher, slot, locale)
+            return texts.match_contains(matcher, slot, locale)
     inner = _Inner(locale)
     match matcher:
         case SetOf() | ListOf():
@@ -87,7 +87,7 @@ class _Inner:
     def __call__(self, matcher: Matcher, value: Json, candidate: Json) -> bool:
         if isinstance(candidate, str):
             if isinstance(matcher, Exact):
-                return text.equals(matcher, value, answer_slot(candidate))
+                return texts.equals(matcher, value, answer_slot(candidate))
             slot = _member_slot(candidate)
             return bool(slot) and _compare(matcher, value, slot, self._locale).ok
         if isinstance(matcher, SetOf | ListOf | Record) or not isinstance(candidate, dict | list):

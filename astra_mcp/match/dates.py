@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from astra_mcp.match import locales, words
-from astra_mcp.match.slot import fold, lowered, plain
+from astra_mcp.match.slot import fold, lowered, plain, without_codes
 from astra_mcp.match.verdict import RIGHT, Refused, Verdict, wrong
 
 MAX_CHARS: Final = 300
@@ -148,7 +148,7 @@ def check_rest(rest: str, locale: str) -> None:
 
 def prepared(slot: str) -> str:
     """The slot in the form that is searched; refused when it is too long."""
-    text = " ".join(fold(plain(slot)).split())
+    text = without_codes(" ".join(fold(plain(slot)).split()))
     if len(text) > MAX_CHARS:
         raise Refused("the answer is too long for a date or time")
     return text

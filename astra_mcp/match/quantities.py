@@ -25,7 +25,7 @@ from astra_mcp.match.numerals import (
     scale_of,
     words_of,
 )
-from astra_mcp.match.slot import fold, lowered, plain
+from astra_mcp.match.slot import fold, lowered, plain, without_codes
 from astra_mcp.match.units import CURRENCY, Units, units_of
 from astra_mcp.match.verdict import Refused
 
@@ -111,7 +111,11 @@ class Expected:
         if folded in self.names:
             return True
         case_matters = len(folded) <= 3 and folded.upper() not in CURRENCIES and units_of(folded)
-        return not case_matters and folded.casefold() in map(str.casefold, self.names)
+        if case_matters:
+            return False
+        wanted = {name.casefold() for name in self.names}
+        caseless = folded.casefold()
+        return not wanted.isdisjoint({caseless, f"{caseless}s", caseless.removesuffix("s")})
 
 
 @lru_cache(maxsize=512)
@@ -127,6 +131,7 @@ def reading(slot: str, expected: Expected, locale: str) -> list[Quantity] | str:
         text = text[1:-1].strip()
     if len(text) > MAX_CHARS:
         return "the answer is too long for a number"
+    text = without_codes(text)
     try:
         found = _read(text, expected, locale)
         _check_named_units(expected, found, text)

@@ -33,6 +33,10 @@ _BULLET: Final = re.compile(r"(?:[*•·‣▪◦][ \t]+|[-–—][ \t]+(?!\d))"
 _PAIRS: Final = ("***", "**", "__", "*", "_", "``", "`", "~~")
 _OPENED: Final = re.compile(r"[*_`]{1,3}\Z")
 _INLINE: Final = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
+_CODE: Final = re.compile(
+    r"(?<![\w.,/-])(?!(?:UTC|GMT)-|[A-Z]{3}-\d+[.,])(?P<name>[A-Z]{2,6})-\d{1,8}(?![\w/-]|[.,:]\d)",
+    re.ASCII,
+)
 _SPACES: Final = re.compile(r"[^\S\n]+")
 
 
@@ -91,6 +95,11 @@ def fold(text: str) -> str:
     text = text.translate(_QUOTES).translate(_DASHES)
     text = "".join(_ascii_digit(char) for char in text)
     return _SPACES.sub(" ", text).strip()
+
+
+def without_codes(folded: str) -> str:
+    """Blank out codes such as `AC-2`: words with digits in them, neither numbers nor days."""
+    return _CODE.sub(lambda code: "\u25a1" * len(code.group()), folded)
 
 
 def lowered(text: str) -> str:

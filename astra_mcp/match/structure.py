@@ -18,7 +18,7 @@ from astra_mcp.match import words
 from astra_mcp.match.models import Bool, Exact, ListOf, Matcher, Number, Record, SetOf
 from astra_mcp.match.numerals import parse_number, run_of
 from astra_mcp.match.slot import answer_slot, fold
-from astra_mcp.match.text import json_key, label, normal
+from astra_mcp.match.texts import json_key, label, normal
 from astra_mcp.match.values import one_to_one
 from astra_mcp.match.verdict import RIGHT, Verdict, wrong
 
@@ -36,9 +36,10 @@ _SEPARATOR: Final = re.compile(
     r"\s+(?:and|und|et|y|e|&|as well as|sowie)\s+|\s*(?:和|与|及|以及|跟)\s*",
     re.IGNORECASE,
 )
+_LABEL: Final = re.compile(r"[^,;:\n\d]{1,80}: ?(?=\S)")
 _LEAD: Final = re.compile(
-    r"(?:(?:the|there|these|those|they|it|all|both|die|der|das|les|los|las|ce|son|es)\b[^,;:\n]{0,80}?"
-    r"\b(?:are|is|were|was|sind|ist|sont|est|son|es|lauten)\b:?|[^,;:\n]{1,80}:|"
+    r"(?:(?:the|there|these|those|they|it|all|both|die|der|das|les|los|las|ce|son|es)\b[^,;:\n\d]{0,80}?"
+    r"\b(?:are|is|were|was|sind|ist|sont|est|son|es|lauten)\b:?|"
     r"both|beide)\s+(?=\S)|[\u3400-\u9fff]{0,12}(?:是|为|有)[:：]?\s*(?=\S)",
     re.IGNORECASE,
 )
@@ -136,9 +137,9 @@ def _bodies(slot: str, locale: str) -> list[str]:
     bodies = [body]
     if re.fullmatch(r"[\[({].*[\])}]", body, re.DOTALL):
         bodies.append(body[1:-1])
-    lead = _LEAD.match(body)
-    if lead and _harmless(lead.group(), locale):
-        bodies.append(body[lead.end() :])
+    for lead in (_LABEL.match(body), _LEAD.match(body)):
+        if lead and _harmless(lead.group(), locale):
+            bodies.append(body[lead.end() :])
     return bodies
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from astra_mcp.match import text
+from astra_mcp.match import texts
 from astra_mcp.match.models import (
     Bool,
     Contains,
@@ -55,7 +55,7 @@ def match_value(matcher: Matcher, value: Json, candidate: Json) -> Verdict:
         return wrong("the value is no text")
     match matcher:
         case Exact():
-            return _verdict(text.equals(matcher, value, candidate))
+            return _verdict(texts.equals(matcher, value, candidate))
         case Date():
             return _iso(date.fromisoformat, value, candidate)
         case Time():
@@ -63,9 +63,9 @@ def match_value(matcher: Matcher, value: Json, candidate: Json) -> Verdict:
         case DateTime():
             return same_moment(value, candidate)
         case Regex():
-            return text.match_regex(matcher.pattern, candidate)
+            return texts.match_regex(matcher.pattern, candidate)
         case Contains():
-            return text.match_contains(matcher, candidate, "en")
+            return texts.match_contains(matcher, candidate, "en")
 
 
 def _verdict(ok: bool) -> Verdict:
@@ -116,7 +116,7 @@ def same_moment(gold: str, candidate: str) -> Verdict:
 def _set(matcher: SetOf, gold: Sequence[Json], candidate: Json) -> Verdict:
     if not isinstance(candidate, list):
         return wrong("the value is no list")
-    members = list({text.json_key(item): item for item in candidate}.values())
+    members = list({texts.json_key(item): item for item in candidate}.values())
     if len(members) != len(gold):
         return wrong("members are missing or more than expected")
     fits = [

@@ -22,7 +22,7 @@ from astra_mcp.sandbox.reply import Reply, WorkerLost
 from astra_mcp.sandbox.worker import Effect, Order, Worker
 
 Json = Any
-_CALL_S: Final = 0.2
+_CALL_S: Final = 0.1
 _MEMORY_MB: Final = 64
 _OUTPUT: Final = 2048
 _NOW: Final = 1_741_773_600.0

@@ -139,9 +139,8 @@ class Forker:
     async def _ask(self, op: bytes, pid: int) -> dict[str, Any]:
         async with self._asking, asyncio.timeout(ANSWER_S):
             tag = secrets.token_bytes(wire.TAG_BYTES)
-            answer = self.line.expect(tag)
             self._tell(op, pid, tag)
-            found = orjson.loads(await answer)
+            found = orjson.loads(await self.line.expect(tag))
         return found if isinstance(found, dict) else {}
 
     def _tell(self, op: bytes, pid: int, tag: bytes, passed: socket.socket | None = None) -> None:

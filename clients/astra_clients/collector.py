@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 import aiohttp
@@ -30,7 +30,7 @@ from astra_clients.plan import CollectPlan, CollectSummary, Job, jobs_of
 from astra_clients.progress import Reporter, reporting
 from astra_clients.trajectory import play, record_of
 from astra_mcp.bundle import Bundle
-from astra_mcp.errors import AuthError, UsageError
+from astra_mcp.errors import AstraError, AuthError, ClientError, UsageError
 
 Json = Any
 OnRecord = Callable[[dict[str, Json]], None]
@@ -59,7 +59,7 @@ async def collect(
     Raises:
         UsageError: a task does not exist, a bundle is missing, or the output file is another's.
         AuthError: the control token is not accepted.
-        ClientError: the host cannot be reached at the start.
+        ClientError: the host cannot be reached at the start, or the file cannot be written.
     """
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(new_pool())
@@ -107,7 +107,8 @@ class _Run:
     on_record: OnRecord | None
     strikes: int = 0
     """Episodes in a row that found no host."""
-    stopped: AuthError | None = field(default=None)
+    stopped: AstraError | None = None
+    """What ended the run for all."""
 
     async def all(self, todo: list[Job]) -> None:
         """Play them all."""
@@ -136,11 +137,25 @@ class _Run:
             self.strikes = self.strikes + 1 if unreached else 0
             if self.strikes > max(_MIN_STRIKES, self.plan.concurrency):
                 self.summary.aborted = f"{played.reason}"
-            if not unreached:
+            if unreached:
+                self.summary.unopened += 1
+            else:
                 self._keep(record_of(played, self.plan, self.host))
 
+    def _write(self, record: dict[str, Json]) -> bool:
+        try:
+            self.file.append(record)
+        except OSError as error:
+            self.stopped = ClientError(
+                f"{self.plan.out} cannot be written: {error.strerror}.",
+                "Make room, then run the same command again: it resumes.",
+            )
+            return False
+        return True
+
     def _keep(self, record: dict[str, Json]) -> None:
-        self.file.append(record)
+        if not self._write(record):
+            return
         self.summary.add(record)
         done = self.summary.graded + self.summary.failures
         self.reporter.update(done, f"{self.summary.failures} without a reward")

@@ -158,6 +158,7 @@ class CollectSummary:
         resumed: Of them, already in the file.
         graded: Played now, with a reward.
         failed: Played now, without one: reason -> how often.
+        unopened: Found no host; they have no record and are played by the next run.
         rewards: Rewards of this run by agent.
         calls: Calls made in this run.
         seconds: Wall time of the run.
@@ -169,6 +170,7 @@ class CollectSummary:
     resumed: int = 0
     graded: int = 0
     failed: dict[str, int] = field(default_factory=dict)
+    unopened: int = 0
     rewards: dict[str, list[float]] = field(default_factory=dict)
     calls: int = 0
     seconds: float = 0.0
@@ -204,6 +206,7 @@ class CollectSummary:
             "resumed": self.resumed,
             "graded": self.graded,
             "failed": self.failed,
+            "unopened": self.unopened,
             "mean_reward": {k: statistics.fmean(v) for k, v in sorted(self.rewards.items())},
             "calls": self.calls,
             "seconds": round(self.seconds, 3),
@@ -220,6 +223,8 @@ class CollectSummary:
         for agent, values in sorted(self.rewards.items()):
             lines.append(f"  {agent}: mean reward {statistics.fmean(values):.3f} of {len(values)}")
         lines += [f"  no reward, {count}x: {why}" for why, count in sorted(self.failed.items())]
+        if self.unopened:
+            lines.append(f"  {self.unopened} found no host and were not opened; run again.")
         if self.aborted is not None:
             lines.append(f"Stopped early: {self.aborted} Run the same command again to resume.")
         return lines

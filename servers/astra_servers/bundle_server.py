@@ -30,9 +30,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from astra_mcp.bundle import Manifest, State
-from astra_mcp.errors import AstraError, SandboxError
+from astra_mcp.errors import AstraError, SandboxError, UnknownTool
 from astra_mcp.host.planes import WorldService
-from astra_mcp.host.service import CallContext, UnknownTool
+from astra_mcp.host.service import CallContext
 from astra_mcp.sandbox import Sandbox, SandboxSettings
 from astra_mcp.store import load_public
 from astra_mcp.world import BundleWorld

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from client_worlds import small_task
 
 from astra_clients.agents import Agent, AgentContext, AgentSpec, GoldenAgent
 from astra_clients.collector import collect
-from astra_clients.output import read_records
+from astra_clients.output import RecordFile, read_records
 from astra_clients.plan import CollectPlan, CollectSummary
 from astra_mcp.errors import AuthError, ClientError, UsageError
 
@@ -209,6 +210,7 @@ async def test_a_host_that_has_gone_stops_the_collection_and_loses_nothing(
     summary = await collection.run(seeds=list(range(10)), concurrency=1)
     assert summary.aborted is not None
     assert "No connection" in summary.aborted
+    assert summary.unopened > 1
     assert not summary.complete
     values = [r["reward"]["value"] for r in collection.records()]
     assert values == [1.0, 1.0, None], "what was never opened has no record and is still to play"
@@ -218,6 +220,19 @@ async def test_a_task_that_is_not_served_is_told_first(collection: Collection) -
     with pytest.raises(UsageError, match="serves no task"):
         await collection.run(tasks=[{"task": "test@1.0.0#t9"}])
     assert not collection.out.exists()
+
+
+async def test_a_full_disk_stops_with_one_sentence_and_can_be_resumed(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: RecordFile, record: Json) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFile, "append", full)
+        with pytest.raises(ClientError, match="No space left on device"):
+            await collection.run()
+    assert (await collection.run()).complete
 
 
 async def test_a_wrong_token_stops_at_once(collection: Collection) -> None:

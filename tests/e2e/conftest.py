@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+
 from astra_clients.control import ControlClient, EpisodeRequest, OpenedEpisode
 from astra_clients.exchange import new_pool
 from astra_clients.mcp_client import McpClient
-
 from astra_mcp.host.app import Host
 from astra_mcp.host.run import hosting
 from astra_mcp.settings import HostSettings

@@ -155,7 +155,9 @@ def nasty_bundle(**manifest: Any) -> dict[str, Any]:
                         "accept": ["2", "two"],
                         "reject": ["3", "1"],
                     },
-                    "final_state": {"rows": [{"table": "items", "where": {"id": "b", "value": 41}}]},
+                    "final_state": {
+                        "rows": [{"table": "items", "where": {"id": "b", "value": 41}}]
+                    },
                     "difficulty": {
                         "level": 1, "hops": 1, "steps": 2, "width": 2, "turns": 1, "writes": 1,
                         "tools": 11,

@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import orjson
 import pytest
+
 from astra_clients.exchange import McpSettings
 from astra_clients.mcp_client import McpClient
-
 from astra_mcp.errors import AuthError, ClientError
 from astra_mcp.rules import fault_at
 from tests.e2e.conftest import Rig, Rigger
@@ -64,7 +64,9 @@ async def test_a_failed_call_is_a_coded_error_that_counts_and_commits_nothing(
         assert await solve(rig, agent, opened.episode_id) == pytest.approx(2 / 3)
 
 
-async def test_a_tool_that_does_not_exist_is_refused_and_counts(rig_of: Rigger, nasty: Path) -> None:
+async def test_a_tool_that_does_not_exist_is_refused_and_counts(
+    rig_of: Rigger, nasty: Path
+) -> None:
     async with rig_of(nasty) as rig:
         opened = await rig.open(TASK)
         agent = rig.agent(opened)

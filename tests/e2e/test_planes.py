@@ -6,12 +6,14 @@ import logging
 from collections.abc import Mapping
 
 import aiohttp
+import anyio
 import orjson
 import pytest
+
 from astra_clients.agents import GoldenAgent
 from astra_clients.agents.base import AgentContext
 from astra_clients.mcp_client import McpClient
-
+from mcp.client import Client
 from astra_mcp.errors import AuthError
 from astra_mcp.host.logs import JsonLines
 from astra_mcp.store import find_bundles, load_bundle
@@ -226,3 +228,35 @@ async def test_far_distractors_are_other_worlds_tools_that_really_answer(rig_of:
         await rig.agent(opened).call_tool(far, {})
         grade = await rig.control.submit_answer(opened.episode_id, "x")
         assert grade.calls[0].label == "distractor"
+
+
+async def test_a_turn_that_shows_a_tool_tells_a_listening_client(rig_of: Rigger) -> None:
+    """it-helpdesk hides a tool until the second turn; the official client hears of it."""
+    async with rig_of() as rig:
+        opened = await rig.open("it-helpdesk#t1")
+        heard = anyio.Event()
+
+        async def on_message(message: object) -> None:
+            if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
+                heard.set()
+
+        async with Client(opened.endpoint, mode="legacy", message_handler=on_message) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert "schedule_pickup" not in names
+            reply = await rig.control.post_message(opened.episode_id, "That is done.")
+            assert reply.tools_changed
+            with anyio.fail_after(20):
+                await heard.wait()
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert "schedule_pickup" in names
+
+
+async def test_a_stream_ends_with_its_episode(rig_of: Rigger) -> None:
+    async with rig_of() as rig:
+        opened = await rig.open(TASK)
+        headers = {"accept": "text/event-stream"}
+        async with rig.pool.get(opened.endpoint, headers=headers) as stream:
+            assert stream.status == 200
+            await rig.control.close_episode(opened.episode_id)
+            with anyio.fail_after(20):
+                await stream.read()

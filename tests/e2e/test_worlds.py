@@ -1,4 +1,4 @@
-"""Ungraded worlds: /envs by session, /play by token, trusted Python objects behind the same URLs."""
+"""Ungraded worlds: /envs by session, /play by token, trusted Python objects at the same URLs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-from astra_clients.exchange import new_pool
-from astra_clients.mcp_client import McpClient
 from mcp.client import Client
 
+from astra_clients.exchange import new_pool
+from astra_clients.mcp_client import McpClient
 from astra_mcp.bundle import Server, ToolSpec
 from astra_mcp.host.run import hosting
 from astra_mcp.settings import HostSettings
@@ -20,20 +20,22 @@ from tests.e2e.conftest import CONTROL_TOKEN, DATA, ENVS, Rigger
 async def test_each_session_on_envs_has_its_own_fresh_world(rig_of: Rigger) -> None:
     async with rig_of(DATA / "counter.json") as rig:
         url = f"{rig.host.url}/envs/counter/mcp"
-        async with McpClient(rig.pool, url, era="2025") as one:
-            async with McpClient(rig.pool, url, era="2025") as two:
-                for expected in (1, 2, 3):
-                    assert (await one.call_tool("increment", {})).structured == {"value": expected}
-                assert (await two.call_tool("increment", {})).structured == {"value": 1}
+        one, two = (McpClient(rig.pool, url, era="2025") for _ in range(2))
+        async with one, two:
+            for expected in (1, 2, 3):
+                assert (await one.call_tool("increment", {})).structured == {"value": expected}
+            assert (await two.call_tool("increment", {})).structured == {"value": 1}
         assert rig.host.health()["sessions"] == 0
 
 
 async def test_a_client_of_the_2026_era_falls_back_to_a_session_on_envs(rig_of: Rigger) -> None:
-    async with rig_of(DATA / "counter.json") as rig:
-        async with Client(f"{rig.host.url}/envs/counter/mcp") as client:
-            for expected in (1, 2, 3):
-                result = await client.call_tool("increment", {})
-                assert result.structured_content == {"value": expected}
+    async with (
+        rig_of(DATA / "counter.json") as rig,
+        Client(f"{rig.host.url}/envs/counter/mcp") as client,
+    ):
+        for expected in (1, 2, 3):
+            result = await client.call_tool("increment", {})
+            assert result.structured_content == {"value": expected}
 
 
 async def test_envs_tells_a_2026_request_which_versions_it_serves(rig_of: Rigger) -> None:

@@ -19,9 +19,10 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from transport_toy import TOOLS, Toy
 
+from astra_mcp.errors import UnknownResource, UnknownTool
 from astra_mcp.host.http import HttpRequest
 from astra_mcp.host.router import Router
-from astra_mcp.host.service import CallContext, UnknownResource, UnknownTool
+from astra_mcp.host.service import CallContext
 from astra_mcp.host.transport import Endpoint
 
 Json = Any

@@ -18,9 +18,10 @@ import pytest
 from anyio.abc import SocketStream
 from transport_toy import TOKEN, World, running
 
+from astra_mcp.errors import ListenError
 from astra_mcp.host.http import HttpRequest
 from astra_mcp.host.router import Router
-from astra_mcp.host.server import HEAD_LIMIT, Limits, ListenError, serve
+from astra_mcp.host.server import HEAD_LIMIT, Limits, serve
 
 
 @pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from astra_mcp.errors import AuthError
+from astra_mcp.errors import AuthError, UnknownResource, UnknownTool
 from astra_mcp.host.http import HttpRequest, bearer_token, respond_json
 from astra_mcp.host.router import Plain, Route, Router
 from astra_mcp.host.server import Limits, ServerInfo, serve
@@ -22,8 +22,6 @@ from astra_mcp.host.service import (
     Subscribers,
     ToolListing,
     ToolResult,
-    UnknownResource,
-    UnknownTool,
 )
 from astra_mcp.host.sessions import Sessions
 from astra_mcp.host.transport import Endpoint, McpTransport

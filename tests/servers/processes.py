@@ -50,7 +50,7 @@ class Process:
             "io.modelcontextprotocol/clientInfo": {"name": "pipe", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         }
-        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
         if number is not None:
             message["id"] = number
         assert self.popen.stdin is not None

@@ -121,6 +121,12 @@ def test_removing_needs_a_check_with_count_zero() -> None:
     assert not _holds({"rows": [{"table": "accounts", "where": {"id": "A"}}]}, gone)
 
 
+def test_one_of_two_rows_may_not_go_although_the_count_is_right() -> None:
+    start = _end(transfers={"T2": {"id": "T2", "to": "Ann", "amount": 5}})
+    check = FinalState.model_validate({"rows": [{"table": "transfers", "where": {"to": "Ann"}}]})
+    assert not holds(check, start, START)
+
+
 def test_count_zero_forbids_the_row() -> None:
     check = {"rows": [{"table": "transfers", "where": {"to": "Ann"}, "count": 0}]}
     assert not _holds(check, START)

@@ -28,6 +28,7 @@ from graderkit import (
 )
 
 from astra_mcp.grade import Grade, grade
+from astra_mcp.grade.grounding import Grounds
 
 REFUND_TASK = tea_shop().task("refund")
 
@@ -167,6 +168,12 @@ class TestLabels:
         found = labels(graded("refund", [FIND, ORDERS, ORDERS, write, ORDERS], ""))
         assert (found[2], found[4]) == ("repeat", "idle")
 
+    def test_the_retry_of_a_fault_is_no_repeat(self) -> None:
+        assert labels(graded("refund", [faulty(POLICY), POLICY, POLICY], ""))[1:] == [
+            "idle",
+            "repeat",
+        ]
+
     def test_repeating_a_failed_call_is_invalid_not_repeat(self) -> None:
         failed = call("list_orders", customer_id="CU-99")
         assert labels(graded("refund", [failed, failed], "")) == ["invalid", "invalid"]
@@ -212,9 +219,23 @@ class TestGrounding:
     def test_small_numbers_need_no_source_and_separators_are_read_both_ways(self) -> None:
         assert self._label("Pay a bit back.", order_id="OR-15", amount=3) == "idle"
 
+    def test_texts_of_two_characters_need_no_source(self) -> None:
+        raw = REFUND_TASK.model_dump(mode="json", exclude_unset=True)
+        task = changed_task(REFUND_TASK, turns=[raw["turns"][0] | {"say": "Go."}])
+        calls = [{"far": "search", "args": {"unit": "mg"}}, {"far": "search", "args": {"x": "mgx"}}]
+        assert labels(graded(task, calls, "")) == ["distractor", "distractor"]
+        assert Grounds(task, golden_run(tea_shop(), task), tea_shop().manifest).has(
+            play(tea_shop(), task, calls[:1]).calls[0]
+        )
+        assert not Grounds(task, golden_run(tea_shop(), task), tea_shop().manifest).has(
+            play(tea_shop(), task, calls[1:]).calls[0]
+        )
+
     @pytest.mark.parametrize(
         ("said", "typed", "label"),
         [
+            ("Come in May.", "2025-05-16", "ungrounded"),
+            ("There are 16 of us.", "2025-05-16", "ungrounded"),
             ("Come on 16 May 2025.", "2025-05-16", "idle"),
             ("Come on May 16.", "2025-05-16", "idle"),
             ("Come on 16/5.", "2025-05-16", "idle"),

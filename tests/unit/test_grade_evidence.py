@@ -198,3 +198,63 @@ def test_a_sub_task_of_two_steps_needs_both() -> None:
 
 def test_work_of_another_task_is_no_evidence() -> None:
     assert graded("refund", [MOVE], REFUND_ANSWER).value == 0
+
+
+def test_a_pattern_may_bring_its_own_matcher() -> None:
+    def found(**match: Any) -> bool:
+        pattern = {"tool": "find_customer", "select": "result.customer_id"} | match
+        task = _with("q1", evidence=[[pattern]])
+        return "q1" in solved(graded(task, [call("find_customer", name="Mira Holm")]))
+
+    assert not found()
+    assert found(match={"kind": "regex", "pattern": "CU-[0-9]"})
+
+
+def _paying_twice(expects: dict[str, Any], evidence: dict[str, Any], **steps: list[str]) -> Task:
+    """A task whose plan makes the same refund twice, with these sub-tasks."""
+    pay = {"tool": "refund_order", "args": {"order_id": "OR-15", "amount": 1}}
+    return changed_task(
+        REFUND_TASK,
+        plan=[pay | {"id": "s1"}, pay | {"id": "s2"}],
+        subtasks=[
+            {"id": sub, "ask": "Pay.", "steps": own}
+            | ({"expect": expects[sub]} if sub in expects else {})
+            | ({"evidence": evidence[sub]} if sub in evidence else {})
+            for sub, own in steps.items()
+        ],
+        answer={"value": "RF-32", "match": {"kind": "exact"}},
+    )
+
+
+PAY = call("refund_order", order_id="OR-15", amount=1)
+
+
+def test_a_sub_task_of_the_same_call_twice_needs_it_twice() -> None:
+    task = _paying_twice({}, {}, q1=["s1", "s2"])
+    assert solved(graded(task, [PAY])) == set()
+    assert _evidence(graded(task, [PAY, STOCK, PAY])) == {0: ["q1"], 2: ["q1"]}
+
+
+def test_equal_results_of_two_calls_are_two_calls() -> None:
+    look = {"tool": "find_customer", "args": {"name": "Mira Holt"}}
+    expect = {
+        "value": ["CU-4", "CU-4"],
+        "expr": "[s1.customer_id, s2.customer_id]",
+        "match": {"kind": "list", "of": {"kind": "exact"}},
+    }
+    task = changed_task(
+        REFUND_TASK,
+        plan=[look | {"id": "s1"}, look | {"id": "s2"}],
+        subtasks=[{"id": "q1", "ask": "Look.", "steps": ["s1", "s2"], "expect": expect}],
+        answer={"value": "RF-31", "match": {"kind": "exact"}},
+    )
+    assert solved(graded(task, [FIND])) == set()
+    assert solved(graded(task, [FIND, FIND])) == {"q1"}
+
+
+def test_a_call_that_gave_another_result_does_not_hide_a_later_right_one() -> None:
+    expect = {"value": "RF-32", "expr": "s2.refund_id", "match": {"kind": "exact"}}
+    evidence = {"q1": [[{"tool": "refund_order"}]]}
+    task = _paying_twice({"q2": expect}, evidence, q1=["s1"], q2=["s2"])
+    assert _evidence(graded(task, [PAY])) == {0: ["q1"]}
+    assert _evidence(graded(task, [PAY, PAY])) == {0: ["q1"], 1: ["q2"]}

@@ -69,6 +69,17 @@ class TestAsk:
         turns[1] = {"id": "u2", "opens": "next", "say": "Send it to 8 Fen Lane."}
         assert "q3" not in solved(graded(changed_task(MOVE_TASK, turns=turns), MOVE_RUN))
 
+    def test_each_question_has_its_own_turn(self) -> None:
+        raw = MOVE_TASK.model_dump(mode="json", exclude_unset=True)
+        third = raw["turns"][1] | {"id": "u3", "say": "In the morning.", "ask_words": ["when"]}
+        again = {"id": "q5", "ask": "Ask when.", "kind": "ask", "turn": "u2"}
+        task = changed_task(
+            MOVE_TASK, turns=[*raw["turns"], third], subtasks=[*raw["subtasks"], again]
+        )
+        assert solved(graded(task, [FIND, ASK], "")) == {"q1", "q3"}
+        when = say("When shall it come?", opens="u3")
+        assert solved(graded(task, [FIND, ASK, when], "")) == {"q1", "q3", "q5"}
+
 
 class TestHold:
     def test_ending_the_turn_after_the_work_is_solved(self) -> None:
@@ -85,6 +96,9 @@ class TestHold:
 
     def test_without_the_work_before_it_there_is_nothing_to_hold(self) -> None:
         assert "q5" not in solved(graded(_held(), [FIND, ASK], ""))
+
+    def test_a_message_that_opens_no_turn_ends_none(self) -> None:
+        assert "q5" not in solved(graded(_held(), [FIND, ORDERS, say("Busy.")], MOVE_ANSWER))
 
     def test_a_turn_that_the_agent_never_ended_is_not_held(self) -> None:
         assert "q5" not in solved(graded(_held(), [FIND, ORDERS], ""))

@@ -108,7 +108,8 @@ def tasks_table(records: Iterable[Mapping[str, Json]], title: str | None = None)
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("task", overflow="fold", min_width=8)
     agents = [Text(row.agent) for row in summary.agents]
-    for name in ("level", "hops", *agents, "calls/s", "p50", "p99"):
+    names: list[str | Text] = ["level", "hops", *agents, "calls/s", "p50", "p99"]
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for row in summary.tasks:
         table.add_row(
