@@ -67,7 +67,7 @@ def save_dir(bundle: Bundle, path: PathLike, overwrite: bool = False) -> None:
     Raises:
         BundleError: `path` exists and may not be replaced, or a value has no JSON form.
     """
-    path = Path(path)
+    path = Path(os.path.abspath(path))  # "." has no name to write a neighbour by
     contents = _contents(load_json(dump_json(bundle), f"bundle {bundle.ref}"))
     _check_target(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -214,6 +214,16 @@ def test_check_finds_an_edited_table_and_write_puts_it_right(tmp_path: Path) -> 
     run("check", mine)
 
 
+def test_check_write_works_from_inside_the_bundle(tmp_path: Path) -> None:
+    mine = tmp_path / "my-env"
+    run("new", mine)
+    command = [*ASTRA, "check", "--write", "."]
+    done = subprocess.run(command, cwd=mine, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    run("check", mine)
+    assert [path.name for path in tmp_path.iterdir()] == ["my-env"]
+
+
 def test_demo_ends_with_a_table_trajectories_and_a_report_and_leaves_no_process(
     tmp_path: Path,
 ) -> None:
