@@ -132,6 +132,12 @@ class Manifest(Strict):
         return {tool.name: tool for tool in self.tools}
 
 
+def world_digest(manifest: Manifest, code: str, state: State) -> str:
+    """Digest of a world without its tasks; defaults that were spelled out make no difference."""
+    dumped = manifest.model_dump(mode="json", exclude_defaults=True)
+    return digest(canonical_bytes(dumped), code.encode(), canonical_bytes(state))
+
+
 class Sealed(Strict):
     """What only the grader may see."""
 
@@ -165,8 +171,7 @@ class Bundle(Strict):
     @cached_property
     def world_digest(self) -> str:
         """Digest of manifest, code and state."""
-        manifest = self.manifest.model_dump(mode="json", exclude_defaults=True)
-        return digest(canonical_bytes(manifest), self.code.encode(), canonical_bytes(self.state))
+        return world_digest(self.manifest, self.code, self.state)
 
     @cached_property
     def tasks_digest(self) -> str:

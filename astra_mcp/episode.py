@@ -319,6 +319,7 @@ class Episode:
                 self.bundle.state,
                 locale=self.bundle.manifest.language,
                 manifest=self.bundle.manifest,
+                digest=self.bundle.digest,
             )
         except Exception:
             log.exception("the grader failed on %s", self.spec.task)

@@ -33,6 +33,7 @@ MAX_STEPS: Final = 400_000
 """Syntax nodes visited plus values looked at in one evaluation."""
 MAX_VALUES: Final = 100_000
 """Values (members, at every depth) in one intermediate or final result."""
+MAX_NESTING: Final = 200
 MAX_TEXT: Final = 1_000_000
 EXPR_KEY: Final = "$expr"
 
@@ -127,7 +128,7 @@ def _collect(node: Node, *, at_root: bool, refs: set[str], depth: int, text: str
     if kind in ("current", "identity"):
         return at_root
     if kind == "literal":
-        _check_literal(node["value"], text)
+        _check_literal(node["value"], text, 0)
         return False
     if kind in ("index", "slice"):
         return _no_root(at_root, text)
@@ -156,12 +157,14 @@ def _whole_root(text: str) -> ExpressionError:
     )
 
 
-def _check_literal(value: Json, text: str) -> None:
-    if isinstance(value, float) and not isfinite(value):
-        raise ExpressionError(f"Expression {_short(text)} has a literal that is no JSON.")
+def _check_literal(value: Json, text: str, depth: int) -> None:
+    if depth > MAX_DEPTH or (isinstance(value, float) and not isfinite(value)):
+        raise ExpressionError(
+            f"Expression {_short(text)} has a literal that is no JSON, or too deep."
+        )
     if isinstance(value, list | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            _check_literal(item, text)
+            _check_literal(item, text, depth + 1)
 
 
 def _check_call(node: Node, text: str) -> None:
@@ -217,21 +220,24 @@ class _Bounded(TreeInterpreter):  # type: ignore[misc]  # jmespath has no types
 
     def measure(self, value: Json) -> None:
         """Refuse a value that is too big or holds a number that is no JSON."""
-        seen = text = 0
-        stack = [value]
-        while stack:
-            item = stack.pop()
-            seen += 1
-            if isinstance(item, str):
-                text += len(item)
-            elif isinstance(item, dict):
-                stack.extend(item.values())
-            elif isinstance(item, list):
-                stack.extend(item)
-            elif isinstance(item, float) and not isfinite(item):
-                raise ExpressionError("A number is not finite.", "Use JSON numbers only.")
-            if seen + len(stack) > MAX_VALUES or text > MAX_TEXT:
-                raise ExpressionError("A value is too large.", "Select fewer rows or columns.")
+        seen = text = depth = 0
+        level = [value]
+        while level:
+            seen += len(level)
+            depth += 1
+            below: list[Json] = []
+            for item in level:
+                if isinstance(item, str):
+                    text += len(item)
+                elif isinstance(item, dict):
+                    below.extend(item.values())
+                elif isinstance(item, list):
+                    below.extend(item)
+                elif isinstance(item, float) and not isfinite(item):
+                    raise ExpressionError("A number is not finite.", "Use JSON numbers only.")
+                if seen + len(below) > MAX_VALUES or text > MAX_TEXT or depth > MAX_NESTING:
+                    raise ExpressionError("A value is too large.", "Select fewer rows or columns.")
+            level = below
         self._spend(seen)
 
     def _spend(self, steps: int) -> None:

@@ -153,6 +153,13 @@ class Task(Strict):
 
     @model_validator(mode="after")
     def _references_resolve(self) -> Self:
+        try:
+            self._check_references()
+        except AstraError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def _check_references(self) -> None:
         _check_turns(self.turns)
         turns = [turn.id for turn in self.turns]
         steps = _check_plan(self.plan, turns)
@@ -161,7 +168,6 @@ class Task(Strict):
             raise ValueError("a task needs an answer or a final state to be graded by")
         if self.answer is not None and self.answer.expr is not None:
             _check_refs("answer", compile_expr(self.answer.expr).refs, steps)
-        return self
 
 
 def _unique(what: str, ids: list[str]) -> None:

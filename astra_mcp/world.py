@@ -20,8 +20,8 @@ import anyio
 import orjson
 
 from astra_mcp import errors
-from astra_mcp.bundle import Bundle, Manifest, Server, State, ToolSpec
-from astra_mcp.canonical import canonical_bytes, digest, state_hash
+from astra_mcp.bundle import Bundle, Manifest, Server, State, ToolSpec, world_digest
+from astra_mcp.canonical import state_hash
 from astra_mcp.errors import SandboxError, ToolFailure
 from astra_mcp.sandbox import Reply, Sandbox, Template, Worker, WorkerLost
 from astra_mcp.schema import validator_for
@@ -144,9 +144,7 @@ class BundleWorld:
     @classmethod
     def from_public(cls, manifest: Manifest, code: str, state: State, sandbox: Sandbox) -> Self:
         """The world of a bundle without its sealed part."""
-        dumped = manifest.model_dump(mode="json", exclude_defaults=True)
-        world = digest(canonical_bytes(dumped), code.encode(), canonical_bytes(state))
-        return cls(manifest, code, state, sandbox, world)
+        return cls(manifest, code, state, sandbox, world_digest(manifest, code, state))
 
     async def worker(self, state: State) -> Worker:
         """A new worker holding `state`; a template that died is made anew, once.

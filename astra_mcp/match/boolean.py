@@ -26,7 +26,8 @@ _LEAD: Final = re.compile(
     re.IGNORECASE,
 )
 _HEAD: Final = re.compile(
-    r"(?P<head>[^\W\d_]+)(?:\s*(?:[,;:.!，；：。！]|-)\s*|\s*\(|\s+(?=(?:it|they|that|there|this|he|she|you|we|i)\b))(?P<rest>.*)",
+    r"(?P<head>[^\W\d_]+)(?:\s*(?:[,;:.!，；：。！]|-)\s*|\s*\(|"
+    r"\s+(?=(?:it|they|that|there|this|he|she|you|we|i)\b))(?P<rest>.*)",
     re.DOTALL,
 )
 

@@ -151,10 +151,7 @@ def _check_named_units(expected: Expected, found: list[Quantity], text: str) -> 
         spelled = len(token) > 3 or not token.isascii() or token.isupper() or "$" in token
         named = units_of(token) if spelled and len(token) > 1 - ("$" in token) else ()
         same = any(unit.same_as(target) for unit in named for target in expected.units)
-        rival = any(
-            unit.dimension == target.dimension for unit in named for target in expected.units
-        )
-        if rival and not same and not expected.is_named(token):
+        if _same_kind(named, expected.units) and not same and not expected.is_named(token):
             raise Refused("the answer names another unit")
 
 
@@ -282,17 +279,23 @@ def _unit_after(text: str, end: int, expected: Expected) -> tuple[Units, str, in
     for length in _prefixes(tail):
         name = tail[:length].rstrip(".'\"")
         known = units_of(name)
+        if name.casefold() in _FUNCTION and not _same_kind(known, expected.units):
+            continue
         if known or (name and expected.is_named(name)):
             stop = start + len(name)
             if text[stop : stop + 1] == ")" and text[start - 1] == "(":
                 stop += 1
             return known, name, stop
-    first = tail.split()[0].rstrip(".'\"")
+    first = re.split(r"[\s.'\"-]", tail, maxsplit=1)[0]
     if start == end and first[:1].isalpha() and not _is_cjk(first[0]):
         raise Refused("a number stands inside a word or code")
     if expected.names and first[:1].isalpha() and first.casefold() not in _FUNCTION:
         raise Refused("the unit is not understood")
     return (), "", end
+
+
+def _same_kind(units: Units, others: Units) -> bool:
+    return any(unit.dimension == other.dimension for unit in units for other in others)
 
 
 def _prefixes(tail: str) -> list[int]:

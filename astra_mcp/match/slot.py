@@ -34,8 +34,7 @@ _PAIRS: Final = ("***", "**", "__", "*", "_", "``", "`", "~~")
 _OPENED: Final = re.compile(r"[*_`]{1,3}\Z")
 _INLINE: Final = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
 _CODE: Final = re.compile(
-    r"(?<![\w.,/-])(?!(?:UTC|GMT)-|[A-Z]{3}-\d+[.,])(?P<name>[A-Z]{2,6})-\d{1,8}(?![\w/-]|[.,:]\d)",
-    re.ASCII,
+    r"(?<![\w.,/-])(?!(?:UTC|GMT)-)[A-Z]{2,6}-\d{1,8}(?![\w/-]|[.,:]\d)", re.ASCII
 )
 _SPACES: Final = re.compile(r"[^\S\n]+")
 

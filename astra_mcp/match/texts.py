@@ -40,7 +40,8 @@ _CARRIERS: Final = tuple(
         # 答案是X, 确认码为X
         r"(?P<words>[\u3400-\u9fff]{0,12}(?:是|为))[:,]? ?(?P<rest>.+)",
         # confirmation number X
-        rf"(?P<words>(?:(?:the|your) )?(?:{_LABEL_WORDS} )?(?:code|number|id|reference)) (?P<rest>.+)",
+        rf"(?P<words>(?:(?:the|your) )?(?:{_LABEL_WORDS} )?(?:code|number|id|reference)) "
+        r"(?P<rest>.+)",
         # Confirmation code: X
         rf"(?P<words>{_LABEL_WORDS}): ?(?P<rest>.+)",
     )

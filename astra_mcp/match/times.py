@@ -162,7 +162,7 @@ def _zone(text: str, end: int) -> tuple[timezone | ZoneInfo | None, int]:
             raise Refused("the time zone is not understood")
         try:
             return ZoneInfo(name), found.end()
-        except (ZoneInfoNotFoundError, ValueError) as error:
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise Refused("the time zone is not known") from error
     minutes = int(found["h"]) * 60 + int(found["m"] or 0)
     if minutes > 14 * 60:

@@ -26,16 +26,17 @@ class LineBreach(Exception):
 class Line(asyncio.Protocol):
     """Requests and answers over one stream socket.
 
-    Until `strict` is set, frames may come before they are expected (a process reporting that it is
-    ready); afterwards they may not.
+    Until `harden` is called, frames may come before they are expected: a process reports that it is
+    ready. `stale_ok` is for fork servers, whose answer may come when nobody waits for it any more.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, stale_ok: bool = False) -> None:
         self.limit = limit
         self.closed = False
         self.breached = False
-        self.strict = False
-        self._buffer = b""
+        self._stale_ok = stale_ok
+        self._strict = False
+        self._buffer = bytearray()
         self._tag = wire.NO_TAG
         self._waiting: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport | None = None
@@ -52,34 +53,40 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Asyncio: bytes came."""
-        self._buffer = self._buffer + data if self._buffer else bytes(data)
+        self._buffer += data
         if self._waiting is not None:
             self._take_frame()
-        elif self.strict or len(self._buffer) > self.limit + wire.HEADER.size:
+        elif self._strict or len(self._buffer) > self.limit + wire.HEADER.size:
+            self._breach()
+
+    def harden(self) -> None:
+        """From here on nothing may come unless it is awaited."""
+        self._strict = True
+        if self._buffer:
             self._breach()
 
     def _take_frame(self) -> None:
         while self._waiting is not None and len(self._buffer) >= wire.HEADER.size:
             size, tag = wire.HEADER.unpack_from(self._buffer)
-            if size > self.limit or (self.strict and tag != self._tag):
+            if size > self.limit or not (tag == self._tag or self._stale_ok):
                 self._breach()
                 return
             end = wire.HEADER.size + size
             if len(self._buffer) < end:
                 return
-            body, self._buffer = self._buffer[wire.HEADER.size : end], self._buffer[end:]
-            if self._buffer and self.strict:
+            body = bytes(self._buffer[wire.HEADER.size : end])
+            del self._buffer[:end]
+            if self._buffer and self._strict:
                 self._breach()
                 return
-            if tag != self._tag:  # the answer to a question that nobody waits for any more
-                continue
-            waiting, self._waiting = self._waiting, None
-            if not waiting.done():
-                waiting.set_result(body)
+            if tag == self._tag:
+                waiting, self._waiting = self._waiting, None
+                if not waiting.done():
+                    waiting.set_result(body)
 
     def _breach(self) -> None:
         self.breached = True
-        self._buffer = b""
+        self._buffer.clear()
         self._fail(LineBreach())
         self.close()
 

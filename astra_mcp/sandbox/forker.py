@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import secrets
+import select
 import signal
 import socket
 import struct
@@ -40,6 +41,17 @@ class Process:
         except OSError as error:  # kernels before 5.3 and some emulated ones
             if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
                 raise
+
+    @property
+    def exited(self) -> bool:
+        """Whether it has ended; False while that is unknown."""
+        if self.pid == 0:
+            return True
+        if self._fd is None:
+            return False
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def kill(self, *, group: bool = False) -> None:
         """SIGKILL it, with its process group if asked; nothing when it is gone.
@@ -84,10 +96,12 @@ class Forker:
 
     @property
     def alive(self) -> bool:
-        """Whether the fork server is there, as far as is known."""
-        return not self.line.closed
+        """Whether the fork server is there."""
+        return not self.line.closed and not self.process.exited
 
-    async def fork(self, limit: int, deadline_s: float) -> tuple[Line, Process, socket.socket]:
+    async def fork(
+        self, limit: int, deadline_s: float, *, stale_ok: bool = False
+    ) -> tuple[Line, Process, socket.socket]:
         """A new child: its line, its process, and a second handle on its socket.
 
         Raises:
@@ -104,18 +118,20 @@ class Forker:
                 pid = await _hello(ours, deadline_s)
                 raw = ours.dup()
                 loop = asyncio.get_running_loop()
-                _, line = await loop.create_connection(lambda: Line(limit), sock=ours)
+                _, line = await loop.create_connection(
+                    lambda: Line(limit, stale_ok=stale_ok), sock=ours
+                )
             except BaseException:
                 ours.close()
                 raise
             return line, Process(pid), raw
 
-    async def ended(self, pid: int) -> tuple[int, float] | None:
-        """Wait status and CPU seconds of a child; None while it runs or when it is unknown."""
-        found = (await self._ask(b"S", pid)).get("ended")
-        return (int(found[0]), float(found[1])) if isinstance(found, list) else None
+    async def ended(self, pid: int) -> int | None:
+        """Wait status of a child; None while it runs or when it is unknown."""
+        status = (await self._ask(b"S", pid)).get("ended")
+        return status if isinstance(status, int) else None
 
-    async def wait_end(self, pid: int, seconds: float) -> tuple[int, float] | None:
+    async def wait_end(self, pid: int, seconds: float) -> int | None:
         """Like `ended`, but gives a child some time to end; None when it did not, or is unknown."""
         try:
             async with asyncio.timeout(seconds):

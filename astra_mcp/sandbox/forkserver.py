@@ -29,7 +29,7 @@ class ForkServer:
         self._control = control
         self._child = child
         self._parent = parent
-        self._ended: dict[int, tuple[int, float]] = {}
+        self._ended: dict[int, int] = {}
         signal.signal(signal.SIGCHLD, lambda *_: self._reap())
 
     def serve(self) -> NoReturn:
@@ -55,7 +55,12 @@ class ForkServer:
 
     def _fork(self, fd: int) -> None:
         me = os.getpid()
-        if os.fork() == 0:
+        try:
+            child = os.fork()
+        except OSError:  # no process to be had; the host sees the line close
+            os.close(fd)
+            return
+        if child == 0:
             try:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 self._control.close()
@@ -72,12 +77,12 @@ class ForkServer:
         """Collect ended children; whether any are left."""
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
-            self._ended[pid] = (status, usage.ru_utime + usage.ru_stime)
+            self._ended[pid] = status
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
 

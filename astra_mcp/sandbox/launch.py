@@ -62,7 +62,9 @@ class Zygote:
         with theirs:
             process = _spawn(theirs.fileno())
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(lambda: Line(_REPORT_BYTES), sock=ours)
+        _, line = await loop.create_connection(
+            lambda: Line(_REPORT_BYTES, stale_ok=True), sock=ours
+        )
         zygote = cls(process, Forker(line, raw, Process(process.pid)))
         try:
             line.send(orjson.dumps(order))
@@ -112,6 +114,7 @@ def _spawn(fd: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
 
 

@@ -150,7 +150,7 @@ class Sandbox:
     async def _open(self, order: Order) -> Template:
         zygote = await self._running_zygote()
         try:
-            line, process, raw = await zygote.forker.fork(wire.MAX_CHANGES, _FORK_S)
+            line, process, raw = await zygote.forker.fork(wire.MAX_CHANGES, _FORK_S, stale_ok=True)
         except TimeoutError:
             raise SandboxError(
                 "The sandbox started no process in time.", "The machine is overloaded; try again."
@@ -228,10 +228,14 @@ class Template:
             raise SandboxError(f"The state is no JSON: {error}.", "Mend the state.") from None
         order = self.order
         limit = order.output_bytes + wire.MAX_CHANGES + _LINE_SLACK
+        if len(blob) > wire.MAX_FRAME:
+            raise SandboxError(
+                f"The state is larger than {wire.MAX_FRAME} bytes.", "Make it smaller."
+            )
         try:
             line, process, raw = await self._forker.fork(limit, _FORK_S)
         except (LineClosed, TimeoutError) as error:
-            raise self._lost() from error
+            raise self._no_process() from error
         raw.close()
         worker = Worker(self, line, process, frozenset(state))
         try:
@@ -250,7 +254,7 @@ class Template:
                 f"The code cannot be loaded: {str(answer.get('error'))[: wire.MAX_MESSAGE]}.",
                 "Change the code; docs/sandbox.md says what tools may do.",
             )
-        line.strict = True
+        line.harden()
         return worker
 
     async def _still_born(self, worker: Worker) -> SandboxError:
@@ -258,17 +262,21 @@ class Template:
         ended = await self.ended(worker.pid)
         worker.kill()
         order = self.order
-        own = epitaph(ended, call_seconds=order.load_seconds, life_seconds=order.life_seconds)
-        if own is None or not self.alive:
-            return self._lost()
+        if epitaph(ended, order.load_seconds) is None or not self.alive:
+            return self._no_process()
         return LoadError(
             f"A worker ended before it was ready: code and state need more than {order.memory_mb}"
             " MB, or the module level crashes the interpreter.",
             "Raise limits.memory_mb, or make code and state smaller.",
         )
 
-    def _lost(self) -> WorkerLost:
-        return WorkerLost("A process of the sandbox is gone.", "Load the bundle again.")
+    def _no_process(self) -> SandboxError:
+        if not self.alive:
+            return WorkerLost("A process of the sandbox is gone.", "Load the bundle again.")
+        return WorkerLost(
+            "A new process of the sandbox did not start, or was killed from outside.",
+            "Try again; if it persists, this machine has no process or memory left.",
+        )
 
     @property
     def alive(self) -> bool:
@@ -281,8 +289,8 @@ class Template:
         settings = self._sandbox.settings
         return settings.wall_factor * self.order.call_seconds + settings.wall_margin_s
 
-    async def ended(self, pid: int) -> tuple[int, float] | None:
-        """How a worker ended; waits a moment for an end under way. None when it did not."""
+    async def ended(self, pid: int) -> int | None:
+        """Wait status of a worker; waits a moment for an end under way. None when it did not."""
         return await self._forker.wait_end(pid, _AFTERLIFE_S)
 
     def kill(self) -> None:

@@ -26,7 +26,7 @@ Changes = Mapping[str, Mapping[str, Json]]
 #: Bytes of a successful reply around its result when nothing changed.
 _AROUND: Final = len(b'{"r":,"c":{}}')
 _WRAPPED: Final = 3  # levels that the reply itself adds
-_OUT_OF_TIME: Final = frozenset({signal.SIGXCPU, signal.SIGVTALRM, signal.SIGPROF})
+_OUT_OF_TIME: Final = frozenset({signal.SIGVTALRM, signal.SIGPROF})
 _OWN_FAULT: Final = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS,
      signal.SIGTRAP}
@@ -129,25 +129,24 @@ def _check_changes(changes: Json, writes: bool, tables: Collection[str]) -> None
             raise LineBreach
 
 
-def epitaph(
-    ended: tuple[int, float] | None, *, call_seconds: float, life_seconds: float
-) -> Reply | None:
+def epitaph(status: int | None, call_seconds: float) -> Reply | None:
     """What the end of a worker says about the call it was in.
 
+    A worker that reached the CPU limit of its whole life (SIGXCPU) is worn out by many calls: one
+    call alone is stopped long before. So that, like a kill from outside, is not the tool's doing.
+
     Args:
-        ended: Wait status and CPU seconds, None when unknown.
+        status: Wait status, None when unknown.
         call_seconds: Time that one call may take.
-        life_seconds: CPU time after which the kernel kills the worker.
 
     Returns:
         The reply, or None when the tool did not cause it.
     """
-    if ended is None:
+    if status is None:
         return None
-    status, cpu_seconds = ended
     if not os.WIFSIGNALED(status):
         return crashed()
     by = os.WTERMSIG(status)
-    if by in _OUT_OF_TIME or (by == signal.SIGKILL and cpu_seconds >= life_seconds):
+    if by in _OUT_OF_TIME:
         return out_of_time(call_seconds)
     return crashed() if by in _OWN_FAULT else None

@@ -8,9 +8,10 @@ Whatever a tool raises ends here; no text of it reaches the agent but a ToolErro
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Final
@@ -21,7 +22,6 @@ from astra_mcp.sandbox.guards import TOOL
 from astra_mcp.sandbox.working import Changes, StateBreach, WorkingState
 
 Json = Any
-Tools = dict[str, Callable[..., Any]]
 _REPEAT_S: Final = 0.05  # a tool that swallows the time-out meets it again
 
 
@@ -49,8 +49,8 @@ class Program:
     facts: policy.Facts
     namespace: Namespace
 
-    def execute(self) -> Tools:
-        """Run the module and pick its tools.
+    def execute(self) -> dict[str, Any]:
+        """Run the module; its globals.
 
         Raises:
             NameError: a tool of the manifest is no function there.
@@ -61,7 +61,7 @@ class Program:
         for name in self.order.tools:
             if not callable(names.get(name)):
                 raise NameError(f"the code defines no function {name}()")
-        return {name: names[name] for name in self.order.tools}
+        return names
 
 
 class ToolTimeout(BaseException):
@@ -112,7 +112,7 @@ class Session:
     program: Program
     state: WorkingState
     timer: CallTimer
-    _tools: Tools = field(default_factory=dict)
+    _names: dict[str, Any] = field(default_factory=dict)
     _fresh: bool = False
 
     def load(self) -> str | None:
@@ -122,7 +122,7 @@ class Session:
         try:
             self.timer.start(order.load_seconds)
             try:
-                self._tools = self.program.execute()
+                self._names = self.program.execute()
             finally:
                 self.timer.stop()
         except ToolTimeout:
@@ -157,9 +157,10 @@ class Session:
                 self.timer.start(order.call_seconds)
                 self._set_sources(seed)
                 if not self._fresh:
-                    self._tools = self.program.execute()
+                    self._names.clear()  # functions and their globals hold each other
+                    self._names = self.program.execute()
                 self._fresh = self.program.facts.keeps_nothing
-                return _result(self._tools[tool](self.state.live, **args), order.output_bytes)
+                return _result(self._names[tool](self.state.live, **args), order.output_bytes)
             except (ContractBreach, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a tool raises
@@ -171,6 +172,7 @@ class Session:
             message = f"the tool used more than {order.call_seconds:g} s of CPU time"
             raise ContractBreach(wire.TIMEOUT, message) from None
         except MemoryError:
+            gc.collect()
             raise _too_much_memory(order) from None
         except ContractBreach:
             raise

@@ -24,6 +24,7 @@ from astra_mcp.sandbox.reply import Reply, WorkerLost, crashed, epitaph, out_of_
 Json = Any
 Effect = Literal["read", "write"]
 _SWEEP_S: Final = 0.05
+MAX_ARGUMENTS: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Home(Protocol):
     def wall_s(self) -> float:
         """Wall time of one call."""
 
-    async def ended(self, pid: int) -> tuple[int, float] | None:
-        """How a worker ended: wait status and CPU seconds."""
+    async def ended(self, pid: int) -> int | None:
+        """Wait status of a worker that ended."""
 
 
 class Worker:
@@ -100,6 +101,9 @@ class Worker:
             body = orjson.dumps([tool, dict(args), seed.hex()])
         except orjson.JSONEncodeError:
             message = "the arguments have no JSON form, or are nested too deeply"
+            return Reply(failure=ToolFailure(errors.INVALID_ARGUMENTS, message))
+        if len(body) > MAX_ARGUMENTS:
+            message = f"the arguments are larger than {MAX_ARGUMENTS} bytes"
             return Reply(failure=ToolFailure(errors.INVALID_ARGUMENTS, message))
         async with self._turn:
             try:
@@ -150,7 +154,7 @@ class Worker:
         self.kill()
         if alone:  # it closed its line and lives on, which no healthy worker does
             return crashed()
-        reply = epitaph(ended, call_seconds=order.call_seconds, life_seconds=order.life_seconds)
+        reply = epitaph(ended, order.call_seconds)
         if reply is None:
             raise WorkerLost(
                 "A worker went away without its tool's doing.", "Start another one from the state."

@@ -31,13 +31,13 @@ def main(control_fd: int) -> None:
         control_fd: Descriptor of the stream socket to the host.
     """
     parent = os.getppid()
+    _default_signals()
     lockdown.close_others(control_fd)
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, control_fd)
     order = json.loads(wire.FrameReader(control_fd).read()[1])
     simulated = frozenset(order["simulate_missing"])
     modules = facades.build()
     determinism.freeze(modules)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     layers: dict[str, str] = {}
     _apply(layers, "language", _language_works, simulated)
     mapped = _mapped_bytes()
@@ -90,6 +90,13 @@ def _apply(
         layers[name] = "on"
     except (OSError, KeyError, RuntimeError) as error:  # KeyError: a machine with no numbers
         layers[name] = f"off: {error}"
+
+
+def _default_signals() -> None:
+    """Forget what the host blocks or ignores: the timers of a call depend on signals."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGPROF, signal.SIGVTALRM, signal.SIGXCPU, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _language_works() -> None:

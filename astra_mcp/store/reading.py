@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from astra_mcp.bundle import FORMAT, Bundle, Manifest, State
+from astra_mcp.bundle import FORMAT, Bundle, Manifest, State, world_digest
 from astra_mcp.canonical import canonical_bytes, digest
 from astra_mcp.errors import AstraError, BundleError
 from astra_mcp.store.strict_json import decode, first_difference, parse, read_bytes, read_text
@@ -316,12 +316,6 @@ def _check_lossless(raw: Json, model: BaseModel, places: _Places, prefix: tuple[
 
 
 # ---- digests ---------------------------------------------------------------------------------
-
-
-def world_digest(manifest: Manifest, code: str, state: State) -> str:
-    """What `Bundle.world_digest` gives, without the sealed part."""
-    dumped = manifest.model_dump(mode="json", exclude_defaults=True)
-    return digest(canonical_bytes(dumped), code.encode(), canonical_bytes(state))
 
 
 def part_digests(code: str, state: State) -> dict[str, str]:

@@ -74,12 +74,17 @@ class Served:
     async def world(self) -> AsyncIterator[BundleWorld]:
         """The world in a sandbox of its own; both end with the context.
 
+        Layers that are off are named on stderr.
+
         Raises:
             SandboxUnavailable: a mandatory layer is missing.
         """
         async with AsyncExitStack() as stack:
             sandbox = await Sandbox.start(SandboxSettings(allow_missing=self.accept_missing))
             stack.push_async_callback(_close, sandbox)
+            for layer, how in sandbox.layers.items():
+                if how != "on":
+                    print(f"warning: sandbox layer {layer} is {how}", file=sys.stderr)
             world = BundleWorld.from_public(self.manifest, self.code, self.state, sandbox)
             stack.push_async_callback(_close, world)
             yield world
@@ -258,7 +263,3 @@ def main(path: Path, argv: Sequence[str] | None = None) -> NoReturn:
     except AstraError as error:
         raise SystemExit(report(error)) from error
     raise SystemExit(0)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])

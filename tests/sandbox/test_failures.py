@@ -11,7 +11,17 @@ import pytest
 from astra_mcp import errors
 from astra_mcp.errors import LoadError, SandboxError
 from astra_mcp.sandbox import Reply, Sandbox, WorkerLost, wire
-from tests.sandbox.helpers import STATE, code_of, load, load_unguarded, one_tool, running, until
+from astra_mcp.sandbox.worker import Order
+from tests.sandbox.helpers import (
+    NOW,
+    STATE,
+    code_of,
+    load,
+    load_unguarded,
+    one_tool,
+    running,
+    until,
+)
 
 
 def test_both_sides_use_the_same_words() -> None:
@@ -84,7 +94,7 @@ async def test_arguments_without_a_json_form_are_refused_by_the_host(sandbox: Sa
     deep: list[object] = []
     for _ in range(400):
         deep = [deep]
-    for args in ({"a": {1, 2}}, {"a": deep}):
+    for args in ({"a": {1, 2}}, {"a": deep}, {"a": 2**70}, {"a": "x" * (5 << 20)}):
         assert code_of(await worker.call("t", args, b"")) == errors.INVALID_ARGUMENTS
     assert worker.alive
 
@@ -189,6 +199,46 @@ async def test_a_killed_worker_takes_no_call(sandbox: Sandbox) -> None:
     worker.kill()
     with pytest.raises(WorkerLost):
         await worker.call("t", {}, b"")
+
+
+async def test_a_worker_worn_out_by_many_calls_is_replaced_not_blamed(sandbox: Sandbox) -> None:
+    order = Order(
+        "def t(state):\n    return {'n': sum(range(3_000_000))}\n", {"t": "read"}, 5.0, 5.0, 1,
+        64, 999, NOW,
+    )  # fmt: skip
+    template = await sandbox._template(order)
+    worker = await template.worker(STATE)
+
+    async def wear_out() -> None:
+        for _ in range(200):
+            assert (await worker.call("t", {}, b"")).failure is None
+
+    with pytest.raises(WorkerLost):
+        await wear_out()
+    assert (await (await template.worker(STATE)).call("t", {}, b"")).failure is None
+
+
+async def test_a_host_that_blocks_signals_still_stops_calls(sandbox: Sandbox) -> None:
+    blocked = {signal.SIGPROF, signal.SIGVTALRM, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        other = await Sandbox.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    worker = await one_tool(other, "    while True:\n        pass\n")
+    reply = await worker.call("t", {}, b"")
+    assert (code_of(reply), reply.worker_alive) == (errors.TIMEOUT, True)
+    await other.aclose()
+
+
+async def test_executing_the_module_for_each_call_does_not_fill_the_memory(
+    sandbox: Sandbox,
+) -> None:
+    code = "BIG = [str(n) for n in range(5000)]\ndef t(state):\n    return {'n': len(BIG)}\n"
+    template = await load(sandbox, code, {"t": "read"}, memory_mb=16)
+    worker = await template.worker(STATE)
+    for _ in range(300):
+        assert (await worker.call("t", {}, b"")).result == {"n": 5000}
 
 
 # ---- one call at a time ----------------------------------------------------------------------

@@ -34,7 +34,8 @@ asyncio.run(main())
 async def test_aclose_leaves_no_process() -> None:
     before = descendants(os.getpid())
     sandbox = await Sandbox.start()
-    templates = [await load(sandbox, CODE, {"t": "read"}) for _ in range(3)]
+    endless = "def t(state):\n    while True:\n        pass\n"
+    templates = [await load(sandbox, endless, {"t": "read"}, call_seconds=9.0) for _ in range(3)]
     workers = [await template.worker(STATE) for template in templates for _ in range(3)]
     started = descendants(os.getpid()) - before
     assert len(started) >= 1 + 3 + 9

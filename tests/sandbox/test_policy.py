@@ -110,7 +110,7 @@ def fib(n: int) -> int:
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 VALUE = [fib(20), Counter("aab").most_common(1), str(Decimal("1.10") + 1), math.prod([2, 3]),
     (date(2024, 2, 28) + timedelta(days=2)).isoformat(), re.sub(r"(?P<w>a)", r"[\\g<w>]", "abc"),
-    json.loads("[1]"), list(itertools.pairwise([1, 2, 3])), 
+    json.loads("[1]"), list(itertools.pairwise([1, 2, 3])),
     functools.reduce(lambda a, b: a * b, [2, 5])]
 """,
     "context managers": """

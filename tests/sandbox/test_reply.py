@@ -68,23 +68,23 @@ def test_no_bytes_raise_anything_but_a_breach(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "code"),
+    ("status", "code"),
     [
         (None, None),
-        ((signal.SIGKILL, 1.0), None),
-        ((signal.SIGTERM, 1.0), None),
-        ((signal.SIGKILL, 99.0), TIMEOUT),
-        ((signal.SIGXCPU, 1.0), TIMEOUT),
-        ((signal.SIGVTALRM, 1.0), TIMEOUT),
-        ((signal.SIGSEGV, 1.0), CRASH),
-        ((signal.SIGSYS, 1.0), CRASH),
-        ((signal.SIGSEGV | 0x80, 1.0), CRASH),
-        ((3 << 8, 1.0), CRASH),
-        ((0, 1.0), CRASH),
+        (signal.SIGKILL, None),
+        (signal.SIGTERM, None),
+        (signal.SIGXCPU, None),
+        (signal.SIGVTALRM, TIMEOUT),
+        (signal.SIGPROF, TIMEOUT),
+        (signal.SIGSEGV, CRASH),
+        (signal.SIGSYS, CRASH),
+        (signal.SIGSEGV | 0x80, CRASH),
+        (3 << 8, CRASH),
+        (0, CRASH),
     ],
 )
-def test_what_a_death_means(ended: tuple[int, float] | None, code: str | None) -> None:
-    reply = epitaph(ended, call_seconds=1.0, life_seconds=60.0)
+def test_what_a_death_means(status: int | None, code: str | None) -> None:
+    reply = epitaph(status, call_seconds=1.0)
     if code is None:
         assert reply is None
     else:
@@ -151,7 +151,7 @@ class _Wire:
 def _line() -> tuple[Line, _Wire]:
     line, transport = Line(100), _Wire()
     line._transport = transport  # type: ignore[assignment]
-    line.strict = True
+    line.harden()
     return line, transport
 
 
@@ -189,6 +189,27 @@ async def test_a_frame_beyond_the_limit_is_not_waited_for() -> None:
     line.data_received(wire.HEADER.pack(101, tag))
     with pytest.raises(LineBreach):
         await answer
+
+
+async def test_what_lies_there_when_the_line_is_hardened_is_a_breach() -> None:
+    line, transport = Line(100), _Wire()
+    line._transport = transport  # type: ignore[assignment]
+    line.data_received(wire.frame(wire.NO_TAG, b"ready") + b"more")
+    assert await line.expect() == b"ready"
+    assert not transport.aborted
+    line.harden()
+    assert transport.aborted
+
+
+async def test_only_a_fork_server_may_answer_late() -> None:
+    late, wanted = wire.frame(b"12345678", b"late"), wire.frame(wire.NO_TAG, b"wanted")
+    line = Line(100, stale_ok=True)
+    line.data_received(late + wanted)
+    assert await line.expect() == b"wanted"
+    line = Line(100)
+    line.data_received(late + wanted)
+    with pytest.raises(LineBreach):
+        await line.expect()
 
 
 async def test_every_request_has_its_own_tag() -> None:

@@ -47,6 +47,11 @@ CASES: list[tuple[str, str, str, list[str], list[str]]] = [
             "16 Aug. 2025",
             "so the date is 16 August 2025",
             "The van with the most kilometres is due on 16 August 2025",
+            "The next inspection is due on 16 August 2025 (a Saturday).",
+            "Van VH-302 is due on 16 August 2025",
+            "Saturday, 16 August 2025",
+            "The next inspection of VH-302 is on 2025-08-16.",
+            "Next inspection: 16 August 2025",
         ],
         [
             "16 August 2024",
@@ -128,6 +133,10 @@ CASES: list[tuple[str, str, str, list[str], list[str]]] = [
             "4:20 in the afternoon",
             "16:20 in the afternoon",
             '"16:20"',
+            "It closes at 16:20 on Saturdays",
+            "Branch BR-7 closes at 4:20 PM",
+            "16:20 (4:20 PM)",
+            "On Saturdays it shuts at 4:20 p.m.",
         ],
         [
             "16:30",

@@ -57,12 +57,11 @@ EVERY: list[tuple[Matcher, Any]] = [
     ),
 ]
 
-fragments = st.sampled_from(
-    '240 415.52 € EUR LPB 2025-08-16 16 August 2025 16:20 4 pm T Z + - – 1,000 ( ) [ ] { } " : '
-    "; , "
-    "and or not War Peace yes no n't five 五 十 月 日 年 点 半 ½ ² e5 ×10 % k million Saturday ANSWER: "
-    "** ` \\boxed{ } a: n: \n \u200b １ ٣ / . ' ßİı".split(" ")
-)
+FRAGMENTS = """
+240 415.52 € EUR LPB AC-2 2025-08-16 16 August 2025 16:20 4 pm T Z + - – 1,000 ( ) [ ] { } " : ; ,
+and or not War Peace yes no n't five 五 十 月 日 年 点 半 ½ ² e5 ×10 % k million Saturday ANSWER:
+** ` \\boxed{ } a: n: １ ٣ / . ' ßİı"""
+fragments = st.sampled_from([*FRAGMENTS.split(), "\n", "\u200b"])
 noise = st.one_of(st.text(max_size=200), st.lists(fragments, max_size=25).map(" ".join))
 
 

@@ -135,6 +135,21 @@ CASES: list[tuple[dict[str, Any], Any, str, list[str], list[str]]] = [
             "name: Kestrel\ntotal eur: 415.52 EUR\ndue: 16 August 2025",
         ],
     ),
+    (
+        {"kind": "set", "of": {"kind": "exact"}},
+        ["A1", "B", "C"],
+        "en",
+        [
+            "The following three paintings are on display: A1, B and C",
+            "There are three: A1; B; C",
+            "The works are:\n\n1. A1\n2. B\n3. C\n",
+            "Three works: A1, B, C",
+            "The paintings are A1, B, and C.",
+            "A1 & B & C",
+            "A1\n\nB\n\nC",
+        ],
+        [],
+    ),
 ]
 
 ACCEPTED = [(m, g, loc, text) for m, g, loc, accept, _ in CASES for text in accept]

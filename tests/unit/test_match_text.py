@@ -30,6 +30,9 @@ CASES: list[tuple[dict[str, Any], Any, str, list[str], list[str]]] = [
             "ja",
             "oui",
             "sí",
+            "Yes it is",
+            "Yes, the balance is sufficient.",
+            "yes there is",
         ],
         [
             "no",
@@ -44,6 +47,8 @@ CASES: list[tuple[dict[str, Any], Any, str, list[str], list[str]]] = [
             "",
             "yesterday",
             "It isn't true",
+            "No it isn't",
+            "Yes it isn't",
         ],
     ),
     (
@@ -126,6 +131,26 @@ CASES: list[tuple[dict[str, Any], Any, str, list[str], list[str]]] = [
         ["storms on Friday", "storm, Friday, strike", "not the storm but Friday", "Friday"],
     ),
     ({"kind": "contains", "all_of": ["暴风"]}, "因为暴风", "zh", ["因为暴风延误"], []),
+    (
+        {"kind": "exact"},
+        "PU-324",
+        "en",
+        [
+            "Confirmation number PU-324",
+            "The confirmation number is PU-324.",
+            "Your confirmation number: PU-324",
+            "Pickup confirmation: PU-324",
+            "PU-324",
+            "code PU-324",
+            "The code is: PU-324",
+        ],
+        [
+            "not the number PU-324",
+            "the old code PU-325",
+            "Confirmation number PU-324 or PU-325",
+            "ticket PU-324",
+        ],
+    ),
 ]
 
 ACCEPTED = [(m, g, loc, text) for m, g, loc, accept, _ in CASES for text in accept]

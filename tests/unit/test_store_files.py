@@ -131,6 +131,11 @@ class TestRefusals:
         (shop_dir / "bundle.json").write_text(json.dumps(head | {"note": 1}), "utf-8")
         assert "note is unknown" in refusal(lambda: load_bundle(shop_dir))
 
+    def test_what_could_not_be_loaded_again_is_not_saved(self, tmp_path: Path) -> None:
+        bad = tea_shop().model_copy(update={"state": {"t": {"r": {"c": 1e17}}}})
+        assert "integers within" in refusal(lambda: save_dir(bad, tmp_path / "b"))
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_value_that_is_no_json_is_not_saved(self, tmp_path: Path) -> None:
         bad = tea_shop().model_copy(update={"state": {"t": {"r": {"c": float("nan")}}}})
         refusal(lambda: save_dir(bad, tmp_path / "b"))
