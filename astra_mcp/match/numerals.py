@@ -124,6 +124,13 @@ def words_of(locale: str) -> dict[str, Decimal]:
     return table | _WORDS.get(language(locale), {})
 
 
+@lru_cache(maxsize=64)
+def word_of(locale: str) -> re.Pattern[str]:
+    """Finds the words of `words_of`, the longest first, in lower-case text."""
+    body = "|".join(re.escape(word) for word in sorted(words_of(locale), key=len, reverse=True))
+    return re.compile(rf"(?<![^\W_])(?:{body})(?![^\W_])")
+
+
 def parse_chinese(text: str) -> Decimal | None:
     """A Chinese numeral below 10**12; None when it is ill-formed."""
     total = section = digit = 0

@@ -23,6 +23,7 @@ from astra_mcp.match.numerals import (
     parse_number,
     run_of,
     scale_of,
+    word_of,
     words_of,
 )
 from astra_mcp.match.slot import fold, lowered, plain, without_codes
@@ -323,9 +324,8 @@ def _written(text: str, found: list[Quantity], expected: Expected, locale: str) 
     """Numbers written as words."""
     table = words_of(locale)
     folded = lowered(text)
-    body = "|".join(re.escape(word) for word in sorted(table, key=len, reverse=True))
     extra: list[Quantity] = []
-    for hit in re.finditer(rf"(?<![^\W_])(?:{body})(?![^\W_])", folded):
+    for hit in word_of(locale).finditer(folded):
         article = hit.group() in ("one", "un", "uno")
         if article and (found or _ONE.search(folded[: hit.start()])):
             continue

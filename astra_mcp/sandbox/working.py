@@ -31,6 +31,7 @@ class WorkingState:
         self.live: dict[str, Any] = {name: dict(rows) for name, rows in state.items()}
         self._baseline = {name: marshal.dumps(rows, _PLAIN) for name, rows in self.live.items()}
         self._names = list(self._baseline)
+        self._rows: dict[str, dict[str, bytes]] = {}
         self.touched = False
         """Whether the last comparison saw any difference, were it only in the order of keys."""
 
@@ -52,21 +53,25 @@ class WorkingState:
             if _packed(rows) == before:
                 continue
             self.touched = True
-            if changed := _diff(marshal.loads(before), rows):
+            if name not in self._rows:
+                self._rows[name] = {k: _packed(row) for k, row in marshal.loads(before).items()}
+            if changed := _diff(self._rows[name], rows):
                 found[name] = changed
         return found
 
     def commit(self, changes: Changes) -> None:
         """Make baseline and `live` what the host's copy becomes by `changes`."""
+        self.reload()
         for name, rows in changes.items():
-            table = marshal.loads(self._baseline[name])
+            table, packed = self.live[name], self._rows[name]
             for row_id, row in rows.items():
                 if row is None:
                     table.pop(row_id, None)
+                    packed.pop(row_id, None)
                 else:
                     table[row_id] = row
-            self._baseline[name] = marshal.dumps(table, _PLAIN)
-        self.reload()
+                    packed[row_id] = _packed(row)
+            self._baseline[name] = _packed(table)
 
     def reload(self) -> None:
         """Make `live` the baseline in fresh objects: nothing aliases, nothing is remembered."""
@@ -80,20 +85,20 @@ def _packed(rows: Json) -> bytes:
         raise StateBreach("the tool put a value into the state that is no JSON") from None
 
 
-def _diff(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
+def _diff(before: Mapping[str, bytes], after: Mapping[str, Json]) -> dict[str, Json]:
+    """Rows of `after` that differ in more than the order of their keys; removed ones as None."""
     changed: dict[str, Json] = {row_id: None for row_id in before if row_id not in after}
     for row_id, row in after.items():
+        packed, old = _packed(row), before.get(row_id)
+        if packed == old:
+            continue
         if type(row_id) is not str or type(row) is not dict:
             raise StateBreach(
                 "the tool put a row into the state that is no object with a string id"
             )
-        old = before.get(row_id)
-        packed = marshal.dumps(row, _PLAIN)
-        if old is not None and packed == marshal.dumps(old, _PLAIN):
-            continue
         if (fault := _row_fault(row)) is not None:
             raise StateBreach(f"the tool put a value into the state that is no JSON: {fault}")
-        if old is None or _sorted(old) != _sorted(row):
+        if old is None or _sorted(marshal.loads(old)) != _sorted(row):
             changed[row_id] = marshal.loads(packed)
     return changed
 

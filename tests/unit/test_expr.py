@@ -169,7 +169,7 @@ def test_data_nested_without_end_are_refused() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
-    for text in ("s1.x", "unique(s1.x)", "s1.x == s1.x", "to_string(s1.x)"):
+    for text in ("s1.x", "unique(s1.x)", "to_string(s1.x)"):
         with pytest.raises(ExpressionError):
             value_of(text, {"s1": {"x": deep}})
 

@@ -225,6 +225,7 @@ CASES: list[tuple[str, str, str, list[str], list[str]]] = [
         [
             "2025-03-02T16:15+01:00",
             "2025-03-02 17:15 XYZT",
+            "2025-03-02 17:15 America/Argentina",
             "2025-03-02 16:15 Berlin time",
             "2025-03-02 16:15 Eastern Time",
         ],
