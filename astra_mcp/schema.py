@@ -51,9 +51,9 @@ _PAIRS: Final = (("minItems", "maxItems"), ("minLength", "maxLength"), ("minimum
 def check_schema(schema: Json) -> None:
     """Refuse a tool's input or output schema that is outside the closed profile.
 
-    The top is an object with `additionalProperties: false`. Below it: one type (or a type and
-    null), `enum`, `const`, or an `anyOf` of simple types; the keywords of `FORMATS` and of
-    docs on the profile; nothing else.
+    The top is an object with `additionalProperties: false`. Below it every schema is one type (or
+    a type and null), an `enum`, a `const`, or an `anyOf` of simple types, with the keywords that
+    apply to it (`_OF_TYPE`) and nothing else. Listed values have to fit their own schema.
 
     Raises:
         SchemaError: names the place and the keyword.

@@ -12,6 +12,7 @@ import sys
 import click
 
 from astra_mcp import __version__
+from astra_mcp.cli.bench import bench
 from astra_mcp.cli.bundles import check, new, repack
 from astra_mcp.cli.collect import collect
 from astra_mcp.cli.demo import demo
@@ -27,7 +28,7 @@ def cli() -> None:
     """Verifiable MCP tool environments: make, check, serve, attempt, grade."""
 
 
-for _command in (demo, new, check, repack, serve, collect, report, doctor):
+for _command in (demo, new, check, repack, serve, collect, report, doctor, bench):
     cli.add_command(_command)
 
 

@@ -22,30 +22,28 @@ Json = Any
 _ENDS: Final = " \t\n\"'.,;:!。，；：！、"
 _CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _LABEL_WORDS: Final = r"[^\W\d_][^\W\d_'/-]*(?:[ '/-]{1,2}[^\W\d_]+){0,7}"
-_CARRIERS: Final = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        # it's X, it is X, that would be X
-        r"(?P<words>(?:so |thus |therefore |hence )?(?:it|this|that|they)"
-        r"(?:'s| is| was| are| were| will be| would be)):? (?P<rest>.+)",
-        # the confirmation code is X
-        rf"(?P<words>(?:so |thus |therefore )?(?:the|your|my|our|its|his|her|their) {_LABEL_WORDS} "
-        rf"(?:is|are|was|were|will be)):? (?P<rest>.+)",
-        rf"(?P<words>es (?:ist|sind|war)|(?:der|die|das|ihr|ihre|mein|meine) {_LABEL_WORDS} "
-        rf"(?:ist|sind|lautet|lauten|war)):? (?P<rest>.+)",
-        rf"(?P<words>c'est|ce sont|(?:la|le|les|votre|mon|ma) {_LABEL_WORDS} (?:est|sont|était)|"
-        rf"l'{_LABEL_WORDS} (?:est|était)):? (?P<rest>.+)",
-        rf"(?P<words>es|son|(?:la|el|los|las|su|tu|mi) {_LABEL_WORDS} (?:es|son|era)):? "
-        r"(?P<rest>.+)",
-        # 答案是X, 确认码为X
-        r"(?P<words>[\u3400-\u9fff]{0,12}(?:是|为))[:,]? ?(?P<rest>.+)",
-        # confirmation number X
-        rf"(?P<words>(?:(?:the|your) )?(?:{_LABEL_WORDS} )?(?:code|number|id|reference)) "
-        r"(?P<rest>.+)",
-        # Confirmation code: X
-        rf"(?P<words>{_LABEL_WORDS}): ?(?P<rest>.+)",
+_IS: Final = "is|are|was|were|will be"
+_CARRIER: Final = re.compile(
+    "|".join(
+        (
+            # it's X, that would be X, the confirmation code is X
+            rf"(?:(?:so|thus|therefore|hence) )?(?:it|this|that|they)(?:'s| (?:{_IS}|would be))",
+            rf"(?:(?:so|thus|therefore|hence) )?(?:the|your|my|our|its|his|her|their) "
+            rf"{_LABEL_WORDS} (?:{_IS})",
+            rf"es (?:ist|sind|war)|(?:der|die|das|ihre?|mein|meine) {_LABEL_WORDS} "
+            r"(?:ist|sind|lautet|lauten|war)",
+            rf"c'est|ce sont|(?:la|le|les|votre|mon|ma) {_LABEL_WORDS} (?:est|sont|était)|"
+            rf"l'{_LABEL_WORDS} (?:est|était)",
+            rf"es|son|(?:la|el|los|las|su|tu|mi) {_LABEL_WORDS} (?:es|son|era)",
+            # 答案是X, 确认码为X
+            r"[\u3400-\u9fff]{0,12}(?:是|为)",
+            # confirmation number X; what ends with a colon is `_LABEL`
+            rf"(?:(?:the|your) )?(?:{_LABEL_WORDS} )?(?:code|number|id|reference)",
+        )
     )
 )
+"""Words, in normal form, that may stand before an answer."""
+_LABEL: Final = re.compile(rf"{_LABEL_WORDS}:")
 
 
 @lru_cache(maxsize=1024)
@@ -75,14 +73,21 @@ def match_exact(matcher: Exact, gold: str, slot: str, locale: str) -> Verdict:
     if equals(matcher, gold, slot):
         return RIGHT
     answer = normal(slot)
-    for carrier in _CARRIERS:
-        found = carrier.fullmatch(answer)
-        if found and equals(matcher, gold, found["rest"]):
-            carried = found["words"]
-            if words.has_negation(carried, locale) or words.has_hedge(carried, locale):
-                return wrong("the answer denies or doubts the value")
+    for text in (gold, *matcher.aliases):
+        before = answer.removesuffix(normal(text))
+        if before != answer and _carries(before, locale):
             return RIGHT
     return wrong("the text differs")
+
+
+def _carries(before: str, locale: str) -> bool:
+    """Whether words before a value introduce it without denying or doubting it."""
+    if before[-1:].isalnum() and not _CJK.match(before[-1:]):
+        return False
+    said = before.rstrip(" \"'")
+    if not (_LABEL.fullmatch(said) or _CARRIER.fullmatch(said.rstrip(":,"))):
+        return False
+    return not (words.has_negation(said, locale) or words.has_hedge(said, locale))
 
 
 def has_words(folded: str, phrase: str) -> bool:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from astra_mcp.sandbox.doctor import DoctorReport, doctor_report
     from astra_mcp.sandbox.pool import MANDATORY, OPTIONAL, Sandbox, SandboxSettings, Template
     from astra_mcp.sandbox.reply import Reply, WorkerLost
-    from astra_mcp.sandbox.worker import Effect, Worker
+    from astra_mcp.sandbox.wire import Effect
+    from astra_mcp.sandbox.worker import Worker
 
 __all__ = [
     "MANDATORY",
@@ -36,7 +37,7 @@ __all__ = [
 _HOMES = dict.fromkeys(__all__, "pool") | {
     "Reply": "reply",
     "WorkerLost": "reply",
-    "Effect": "worker",
+    "Effect": "wire",
     "Worker": "worker",
     "Behaviour": "contract",
     "run_contract": "contract",

@@ -19,7 +19,8 @@ from astra_mcp import errors
 from astra_mcp.errors import AstraError, LoadError
 from astra_mcp.sandbox.pool import Sandbox, Template
 from astra_mcp.sandbox.reply import Reply, WorkerLost
-from astra_mcp.sandbox.worker import Effect, Order, Worker
+from astra_mcp.sandbox.wire import Effect, Order
+from astra_mcp.sandbox.worker import Worker
 
 Json = Any
 _CALL_S: Final = 0.1

@@ -53,6 +53,10 @@ class Process:
         poll.register(self._fd, select.POLLIN)
         return bool(poll.poll(0))
 
+    def __del__(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
     def kill(self, *, group: bool = False) -> None:
         """SIGKILL it, with its process group if asked; nothing when it is gone.
 
@@ -99,15 +103,28 @@ class Forker:
         """Whether the fork server is there."""
         return not self.line.closed and not self.process.exited
 
-    async def fork(
-        self, limit: int, deadline_s: float, *, stale_ok: bool = False
-    ) -> tuple[Line, Process, socket.socket]:
-        """A new child: its line, its process, and a second handle on its socket.
+    async def fork(self, limit: int, deadline_s: float) -> tuple[Line, Process]:
+        """A new child: its line and its process.
 
         Raises:
             LineClosed: the fork server is gone, or the child before it said hello.
             TimeoutError: no child within `deadline_s`.
         """
+        sock, pid = await self._child(deadline_s)
+        return await _connect(sock, Line(limit)), Process(pid)
+
+    async def fork_server(self, limit: int, deadline_s: float) -> Forker:
+        """A new child that is itself a fork server; raises like `fork`."""
+        sock, pid = await self._child(deadline_s)
+        raw = sock.dup()
+        try:
+            line = await _connect(sock, Line(limit, stale_ok=True))
+        except BaseException:
+            raw.close()
+            raise
+        return Forker(line, raw, Process(pid))
+
+    async def _child(self, deadline_s: float) -> tuple[socket.socket, int]:
         async with self._slots:
             ours, theirs = socket.socketpair()
             try:
@@ -115,16 +132,10 @@ class Forker:
                 ours.setblocking(False)
                 with theirs:
                     self._tell(b"F", 0, wire.NO_TAG, theirs)
-                pid = await _hello(ours, deadline_s)
-                raw = ours.dup()
-                loop = asyncio.get_running_loop()
-                _, line = await loop.create_connection(
-                    lambda: Line(limit, stale_ok=stale_ok), sock=ours
-                )
+                return ours, await _hello(ours, deadline_s)
             except BaseException:
                 ours.close()
                 raise
-            return line, Process(pid), raw
 
     async def ended(self, pid: int) -> int | None:
         """Wait status of a child; None while it runs or when it is unknown."""
@@ -173,6 +184,15 @@ class Forker:
         self.process.kill(group=group)
         self.line.close()
         self._raw.close()
+
+
+async def _connect(sock: socket.socket, line: Line) -> Line:
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: line, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    return line
 
 
 async def _hello(sock: socket.socket, deadline_s: float) -> int:

@@ -21,7 +21,8 @@ from typing import Any, Final
 from astra_mcp.sandbox import determinism, lockdown, policy, wire
 from astra_mcp.sandbox.facades import Namespace
 from astra_mcp.sandbox.forkserver import ForkServer
-from astra_mcp.sandbox.session import CallTimer, Order, Program, Session
+from astra_mcp.sandbox.session import CallTimer, Program, Session
+from astra_mcp.sandbox.wire import Order
 from astra_mcp.sandbox.working import WorkingState
 
 Json = Any

@@ -61,10 +61,8 @@ class Zygote:
         raw = ours.dup()
         with theirs:
             process = _spawn(theirs.fileno())
-        loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(
-            lambda: Line(_REPORT_BYTES, stale_ok=True), sock=ours
-        )
+        line = Line(_REPORT_BYTES, stale_ok=True)
+        await asyncio.get_running_loop().create_connection(lambda: line, sock=ours)
         zygote = cls(process, Forker(line, raw, Process(process.pid)))
         try:
             line.send(orjson.dumps(order))
@@ -79,6 +77,8 @@ class Zygote:
         except BaseException:
             zygote.forker.close()
             raise
+        if process.stderr is not None:
+            process.stderr.close()
         return zygote
 
     @property

@@ -21,7 +21,8 @@ from astra_mcp.sandbox.channel import LineBreach, LineClosed
 from astra_mcp.sandbox.forker import Forker
 from astra_mcp.sandbox.launch import Zygote
 from astra_mcp.sandbox.reply import WorkerLost, epitaph
-from astra_mcp.sandbox.worker import Deadlines, Effect, Order, Worker
+from astra_mcp.sandbox.wire import Effect, Order
+from astra_mcp.sandbox.worker import Deadlines, Worker
 
 Json = Any
 
@@ -136,7 +137,7 @@ class Sandbox:
     async def _template(self, order: Order) -> Template:
         try:
             template = await self._open(order)
-        except LineClosed:  # the zygote died just now; a new one takes its place
+        except WorkerLost:  # the zygote died just now; a new one takes its place
             template = await self._open(order)
         self._templates.add(template)
         try:
@@ -150,20 +151,22 @@ class Sandbox:
     async def _open(self, order: Order) -> Template:
         zygote = await self._running_zygote()
         try:
-            line, process, raw = await zygote.forker.fork(wire.MAX_CHANGES, _FORK_S, stale_ok=True)
-        except TimeoutError:
-            raise SandboxError(
-                "The sandbox started no process in time.", "The machine is overloaded; try again."
-            ) from None
-        forker = Forker(line, raw, process)
-        try:
-            line.send(orjson.dumps(asdict(order)))
-            async with asyncio.timeout(3 * _LOAD_S):
-                answer = orjson.loads(await line.expect())
+            forker = await zygote.forker.fork_server(wire.MAX_CHANGES, _FORK_S)
         except (LineClosed, TimeoutError) as error:
+            raise WorkerLost(
+                "The sandbox could not start a process.",
+                "Try again; if it persists, this machine has no process or memory left.",
+            ) from error
+        pid = forker.process.pid
+        try:
+            forker.line.send(orjson.dumps(asdict(order)))
+            async with asyncio.timeout(3 * _LOAD_S):
+                answer = orjson.loads(await forker.line.expect())
+        except (LineClosed, LineBreach, TimeoutError, ValueError) as error:
+            status = await zygote.forker.wait_end(pid, _AFTERLIFE_S)
             forker.close()
-            if isinstance(error, LineClosed) and not zygote.alive:
-                raise
+            if status is None and not zygote.alive:
+                raise WorkerLost("The sandbox's first process is gone.", "Try again.") from error
             raise LoadError(
                 "The code could not be parsed within time and memory.", "Make it smaller."
             ) from None
@@ -172,10 +175,7 @@ class Sandbox:
             raise
         if "error" in answer:
             forker.close()
-            raise LoadError(
-                f"The code cannot be loaded: {answer['error']}.",
-                "Change the code; docs/sandbox.md says what tools may do.",
-            )
+            raise _not_loaded(answer["error"])
         return Template(self, zygote, forker, order)
 
     async def _running_zygote(self) -> Zygote:
@@ -211,6 +211,7 @@ class Template:
         self.layers: Mapping[str, str] = {}
         self.order = order
         self.deadlines = sandbox.deadlines
+        self.workers: set[Worker] = set()
         self._sandbox = sandbox
         self._zygote = zygote
         self._forker = forker
@@ -233,10 +234,9 @@ class Template:
                 f"The state is larger than {wire.MAX_FRAME} bytes.", "Make it smaller."
             )
         try:
-            line, process, raw = await self._forker.fork(limit, _FORK_S)
+            line, process = await self._forker.fork(limit, _FORK_S)
         except (LineClosed, TimeoutError) as error:
             raise self._no_process() from error
-        raw.close()
         worker = Worker(self, line, process, frozenset(state))
         try:
             async with asyncio.timeout(_FORK_S + 3 * order.load_seconds):
@@ -250,10 +250,7 @@ class Template:
             raise
         if answer != {"ready": True}:
             worker.kill()
-            raise LoadError(
-                f"The code cannot be loaded: {str(answer.get('error'))[: wire.MAX_MESSAGE]}.",
-                "Change the code; docs/sandbox.md says what tools may do.",
-            )
+            raise _not_loaded(answer.get("error"))
         line.harden()
         return worker
 
@@ -296,6 +293,8 @@ class Template:
     def kill(self) -> None:
         """End it and its workers at once."""
         self._sandbox._templates.discard(self)
+        for worker in list(self.workers):
+            worker.kill()
         self._forker.close(group=True)
 
     async def aclose(self) -> None:
@@ -304,3 +303,10 @@ class Template:
         self.kill()
         if pid:
             await self._zygote.forker.wait_end(pid, _AFTERLIFE_S)
+
+
+def _not_loaded(why: object) -> LoadError:
+    return LoadError(
+        f"The code cannot be loaded: {str(why)[: wire.MAX_MESSAGE]}.",
+        "Change the code; docs/sandbox.md says what tools may do.",
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import json
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Final
@@ -19,25 +18,11 @@ from typing import Any, Final
 from astra_mcp.sandbox import determinism, policy, wire
 from astra_mcp.sandbox.facades import Namespace
 from astra_mcp.sandbox.guards import TOOL
+from astra_mcp.sandbox.wire import Order
 from astra_mcp.sandbox.working import Changes, StateBreach, WorkingState
 
 Json = Any
 _REPEAT_S: Final = 0.05  # a tool that swallows the time-out meets it again
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the host wants of a template; the fields of its first frame."""
-
-    code: str
-    tools: Mapping[str, str]
-    call_seconds: float
-    load_seconds: float
-    life_seconds: int
-    memory_mb: int
-    output_bytes: int
-    now_s: float
-    guarded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +105,23 @@ class Session:
         order = self.program.order
         self._set_sources(b"load")
         try:
-            self.timer.start(order.load_seconds)
             try:
+                self.timer.start(order.load_seconds)
                 self._names = self.program.execute()
+            except (ToolTimeout, MemoryError):
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever module-level code raises
+                return f"{type(error).__name__} at module level: {_text(error)}"
             finally:
                 self.timer.stop()
         except ToolTimeout:
+            self.timer.stop()
             return f"the module level used more than {order.load_seconds:g} s of CPU time"
         except MemoryError:
             return f"the module level used more than {order.memory_mb} MB"
-        except BaseException as error:  # noqa: BLE001 - whatever module-level code raises
-            return f"{type(error).__name__} at module level: {_text(error)}"
-        self._fresh = True
+        except BaseException as error:  # noqa: BLE001 - its text raised in turn
+            return f"{type(error).__name__} at module level"
+        self._fresh = self.program.facts.keeps_nothing
         return None
 
     def answer(self, tool: str, args: dict[str, Json], seed: bytes) -> bytes:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 import struct
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NoReturn
 
 Json = Any
 
@@ -32,6 +34,36 @@ MEMORY_LIMIT: Final = "memory_limit"
 OUTPUT_LIMIT: Final = "output_limit"
 CRASH: Final = "crash"
 CONTRACT: Final = "contract_violation"
+
+Effect = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the host wants of a template; its first frame.
+
+    Attributes:
+        code: Source of the bundle's module.
+        tools: Tool name -> whether it may change the state.
+        call_seconds: CPU seconds of one call.
+        load_seconds: CPU seconds of parsing, and of the module level in each worker.
+        life_seconds: CPU seconds of one worker in all.
+        memory_mb: Memory of a worker beyond the bare interpreter.
+        output_bytes: Largest result.
+        now_s: What every clock says, POSIX seconds.
+        guarded: Whether the language layer is on; off only in this package's own tests.
+    """
+
+    code: str
+    tools: Mapping[str, Effect]
+    call_seconds: float
+    load_seconds: float
+    life_seconds: int
+    memory_mb: int
+    output_bytes: int
+    now_s: float
+    guarded: bool = True
+
 
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -20,26 +19,11 @@ from astra_mcp.errors import ToolFailure
 from astra_mcp.sandbox.channel import Line, LineBreach, LineClosed
 from astra_mcp.sandbox.forker import Process
 from astra_mcp.sandbox.reply import Reply, WorkerLost, crashed, epitaph, out_of_time, read_reply
+from astra_mcp.sandbox.wire import Order
 
 Json = Any
-Effect = Literal["read", "write"]
 _SWEEP_S: Final = 0.05
 MAX_ARGUMENTS: Final = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a template is told; the same fields as session.Order."""
-
-    code: str
-    tools: Mapping[str, Effect]
-    call_seconds: float
-    load_seconds: float
-    life_seconds: int
-    memory_mb: int
-    output_bytes: int
-    now_s: float
-    guarded: bool = True
 
 
 class Home(Protocol):
@@ -47,6 +31,7 @@ class Home(Protocol):
 
     order: Order
     deadlines: Deadlines
+    workers: set[Worker]
 
     @property
     def alive(self) -> bool:
@@ -77,6 +62,7 @@ class Worker:
         self._killed = False
         self._overdue = False
         self._changed_bytes = 0
+        home.workers.add(self)
 
     @property
     def alive(self) -> bool:
@@ -169,6 +155,7 @@ class Worker:
     def kill(self) -> None:
         """End it at once."""
         self._killed = True
+        self._home.workers.discard(self)
         self._process.kill()
         self._line.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-CODE = '''
+CODE = """
 class ToolError(Exception):
     def __init__(self, code, message):
         super().__init__(message)
@@ -64,7 +64,7 @@ def bad_row(state):
 def new_table(state):
     state["other"] = {"x": {"id": "x"}}
     return {"count": 1}
-'''
+"""
 
 WRITES = {"put", "refuse_after_write", "bad_row", "new_table"}
 ARGS: dict[str, dict[str, Any]] = {

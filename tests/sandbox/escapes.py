@@ -1030,7 +1030,7 @@ class int(Protocol):
 def attack():
     g = (i for i in [1])
     match g:
-        case int(fr): return fr
+        case int(fr): return 0 if fr is g else fr
 """,
 )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_mcp.sandbox import Effect, Reply, Sandbox, Template, Worker
-from astra_mcp.sandbox.worker import Order
+from astra_mcp.sandbox.wire import Order
 
 NOW = 1_741_773_600.0
 STATE: Mapping[str, Any] = {"items": {"a": {"n": 1}, "b": {"n": 2}}}

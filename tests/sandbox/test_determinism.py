@@ -55,7 +55,8 @@ asyncio.run(main())
 
 def _elsewhere(tmp_path: Path, **variables: str) -> bytes:
     """The two results as a fresh host in another environment sees them."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, **variables}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=tmp_path,

@@ -11,7 +11,7 @@ import pytest
 from astra_mcp import errors
 from astra_mcp.errors import LoadError, SandboxError
 from astra_mcp.sandbox import Reply, Sandbox, WorkerLost, wire
-from astra_mcp.sandbox.worker import Order
+from astra_mcp.sandbox.wire import Order
 from tests.sandbox.helpers import (
     NOW,
     STATE,
@@ -74,6 +74,11 @@ async def test_what_a_raised_error_becomes(
         ("x = 'y' * (1 << 33)\ndef t(state):\n    return {}\n", "more than 64 MB"),
         ("def t(state):\n    return " + "(" * 5000 + ")" * 5000, "loaded"),
         ("\0", "null bytes"),
+        (
+            "def t(state):\n    pass\nclass E(Exception):\n    def __str__(self):\n"
+            "        return 1 / 0\nraise E\n",
+            "ZeroDivisionError at module level",
+        ),
     ],
 )
 async def test_code_that_does_not_load(sandbox: Sandbox, source: str, words: str) -> None:
@@ -81,6 +86,16 @@ async def test_code_that_does_not_load(sandbox: Sandbox, source: str, words: str
         await load(sandbox, source, {"t": "read"})
     assert words in str(caught.value)
     assert caught.value.remedy
+
+
+async def test_randomness_at_module_level_follows_from_each_calls_seed(sandbox: Sandbox) -> None:
+    code = "import random\nX = random.random()\ndef t(state):\n    return {'x': X}\n"
+    template = await load(sandbox, code, {"t": "read"})
+    worker = await template.worker(STATE)
+    seeds = (b"1", b"2", b"1")
+    first, other, again = [(await worker.call("t", {}, seed)).result for seed in seeds]
+    assert first == again != other
+    assert (await (await template.worker(STATE)).call("t", {}, b"2")).result == other
 
 
 async def test_arguments_a_tool_does_not_take_fail_that_call_only(sandbox: Sandbox) -> None:
@@ -133,7 +148,7 @@ async def test_a_state_beyond_the_memory_is_a_load_failure(sandbox: Sandbox) -> 
 async def test_a_state_that_is_no_json_is_refused(sandbox: Sandbox) -> None:
     template = await load(sandbox, "def t(state):\n    return {}\n", {"t": "read"})
     with pytest.raises(SandboxError, match="no JSON"):
-        await template.worker({"items": {"a": {1, 2}}})  # type: ignore[dict-item]
+        await template.worker({"items": {"a": {1, 2}}})
 
 
 # ---- not the tool's doing --------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 
 from astra_mcp.errors import SandboxUnavailable
 from astra_mcp.sandbox import MANDATORY, OPTIONAL, Sandbox, SandboxSettings, contract, doctor_report
-from astra_mcp.sandbox import pool as pool_module
 from tests.sandbox.helpers import STATE, load
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +64,7 @@ async def test_optional_layers_may_be_missing() -> None:
 
 
 async def test_elsewhere_than_on_linux_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(SandboxUnavailable, match="needs Linux, and this is darwin"):
         await Sandbox.start()
 

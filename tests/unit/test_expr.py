@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_mcp.errors import ExpressionError
-from astra_mcp.expr import MAX_DEPTH, MAX_LENGTH, arg_refs, bind_args, compile_expr
+from astra_mcp.expr import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    MAX_TEXT,
+    MAX_VALUES,
+    arg_refs,
+    bind_args,
+    compile_expr,
+)
 
 DATA: dict[str, Any] = {
     "s1": {
@@ -172,6 +180,12 @@ def test_data_nested_without_end_are_refused() -> None:
     for text in ("s1.x", "unique(s1.x)", "to_string(s1.x)"):
         with pytest.raises(ExpressionError):
             value_of(text, {"s1": {"x": deep}})
+
+
+def test_data_beyond_the_size_limits_are_refused() -> None:
+    for big in ([0] * (MAX_VALUES + 1), "x" * (MAX_TEXT + 1), {"a": [[0] * MAX_VALUES]}):
+        with pytest.raises(ExpressionError, match="too large"):
+            value_of("s1.x", {"s1": {"x": big}})
 
 
 def test_infinite_data_never_become_a_value() -> None:

@@ -121,7 +121,7 @@ whole = st.integers(-(10**9), 10**9)
 cents = st.decimals(-(10**7), 10**7, places=2, allow_nan=False).map(float)
 
 
-@given(whole, st.sampled_from(["en", "de", "fr", "es", "zh", "de-CH", "pt-BR"]))
+@given(whole, st.sampled_from(["en", "de", "fr", "es", "zh", "it", "pt-BR"]))
 def test_an_integer_is_read_as_each_language_writes_it(n: int, locale: str) -> None:
     written = format_decimal(n, locale=locale.replace("-", "_"))
     for text in (str(n), written, f"{written}.", f"**{written}**", f"ANSWER: {n}"):

@@ -151,6 +151,17 @@ CASES: list[tuple[dict[str, Any], Any, str, list[str], list[str]]] = [
             "ticket PU-324",
         ],
     ),
+    ({"kind": "exact"}, "IS 0", "en", ["The answer is IS 0"], []),
+    (
+        {"kind": "exact"},
+        "LPB",
+        "en",
+        ['The code is: "LPB"', "The code that is needed is LPB"],
+        ["Perhaps the code is LPB"],
+    ),
+    ({"kind": "exact"}, "LPB", "zh", ["确认码为：LPB。"], ["不是LPB"]),
+    ({"kind": "exact"}, "PB", "en", [], ["It is LPB"]),
+    ({"kind": "exact"}, "海", "zh", [], ["是上海"]),
 ]
 
 ACCEPTED = [(m, g, loc, text) for m, g, loc, accept, _ in CASES for text in accept]
