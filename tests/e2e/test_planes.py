@@ -9,11 +9,11 @@ import aiohttp
 import anyio
 import orjson
 import pytest
+from mcp.client import Client
 
 from astra_clients.agents import GoldenAgent
 from astra_clients.agents.base import AgentContext
 from astra_clients.mcp_client import McpClient
-from mcp.client import Client
 from astra_mcp.errors import AuthError
 from astra_mcp.host.logs import JsonLines
 from astra_mcp.store import find_bundles, load_bundle

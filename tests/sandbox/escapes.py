@@ -1773,3 +1773,118 @@ def attack():
     return 0
 """,
 )
+
+# ---- fourth round: functions that the library writes for a class, called on something else
+
+_add(
+    "dataclass_init_module",
+    "generated __init__ sets attributes natively",
+    """
+import json
+from dataclasses import dataclass
+@dataclass
+class Bait:
+    dumps: object
+def attack():
+    Bait.__init__(json, lambda value: 'mine')
+    return 'TAMPERED'
+""",
+)
+
+_add(
+    "dataclass_init_class",
+    "generated __init__ sets attributes natively",
+    """
+import random
+from dataclasses import dataclass
+@dataclass
+class Bait:
+    choice: object
+def attack():
+    getattr(Bait, '__init__')(random.Random, lambda self, items: 'mine')
+    return 'TAMPERED'
+""",
+)
+
+_add(
+    "dataclass_init_super",
+    "generated __init__ through super of a class",
+    """
+import json
+from dataclasses import dataclass
+@dataclass
+class Bait:
+    dumps: object
+class Line(Bait):
+    pass
+def attack():
+    super(Line, Line).__init__(json, lambda value: 'mine')
+    return 'TAMPERED'
+""",
+)
+
+_add(
+    "dataclass_init_registered",
+    "generated __init__, foreign class registered as own",
+    """
+import abc, json
+from dataclasses import dataclass
+@dataclass
+class Bait(abc.ABC):
+    dumps: object
+def attack():
+    Bait.register(type(json))
+    Bait.__init__(json, lambda value: 'mine')
+    return 'TAMPERED'
+""",
+)
+
+_add(
+    "dataclass_repr_frame",
+    "generated __repr__ reads attributes natively",
+    """
+from dataclasses import dataclass
+@dataclass
+class Bait:
+    gi_frame: object
+def attack():
+    return Bait.__repr__(i for i in [1])
+""",
+)
+
+_add(
+    "wraps_host",
+    "host tamper",
+    """
+import functools, json
+def mine():
+    pass
+def attack():
+    functools.wraps(mine)(json.dumps)
+    return 'TAMPERED'
+""",
+)
+
+_add(
+    "ast_fields",
+    "ast reads attributes by name natively",
+    """
+import ast
+class Node(ast.AST):
+    _fields = ('__class__',)
+def attack():
+    return list(ast.iter_child_nodes(Node(int))) or 0
+""",
+)
+
+_add(
+    "new_by_super",
+    "object.__new__",
+    """
+class A:
+    def make(self):
+        return super().__new__
+def attack():
+    return A().make()
+""",
+)

@@ -28,7 +28,10 @@ class Base:
 class Child(Base):
     def __init__(self, n):
         super().__init__(n * 2)
-VALUE = [repr(Child(2)), Base.make() == Base(1), Child(1).n, Base.kind]
+class Old(Base):
+    def __init__(self, n):
+        Base.__init__(self, n + 5)
+VALUE = [Old(1).n, repr(Child(2)), Base.make() == Base(1), Child(1).n, Base.kind]
 """,
     "dataclass": """
 from dataclasses import asdict, dataclass, field, replace
