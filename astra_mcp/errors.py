@@ -109,6 +109,12 @@ class BusyError(AstraError):
         self.retry_after_s = retry_after_s
 
 
+class JournalError(AstraError):
+    """An event cannot be written down, so what it tells of has not happened (host, episode)."""
+
+    code, exit_code = "journal", 3
+
+
 class ClientError(AstraError):
     """An MCP or HTTP exchange failed on the client's side (astra_clients)."""
 
@@ -174,6 +180,12 @@ class HostStartError(AstraError):
     code, exit_code = "host_start", 3
 
 
+class BenchError(AstraError):
+    """A server under measurement answered wrongly, ended or took too long (astra_clients.bench)."""
+
+    code = "bench"
+
+
 # ---- what an agent sees --------------------------------------------------------------------
 
 #: Codes that the host itself gives to a failed call; a tool's own codes come from its ToolError.
@@ -186,6 +198,7 @@ CRASH: Final = "crash"
 CONTRACT: Final = "contract_violation"
 UNAVAILABLE: Final = "unavailable"
 TOO_MANY_CALLS: Final = "too_many_calls"
+BUSY: Final = BusyError.code
 HOST_CODES: Final = frozenset(
     {
         INVALID_ARGUMENTS,
@@ -197,6 +210,7 @@ HOST_CODES: Final = frozenset(
         CONTRACT,
         UNAVAILABLE,
         TOO_MANY_CALLS,
+        BUSY,
     }
 )
 

@@ -28,15 +28,23 @@ class HostSettings(BaseModel):
     allowed_hosts: tuple[str, ...] = ()
     """Host names accepted in Host and Origin headers besides loopback."""
     max_episodes: int = Field(default=1000, ge=1)
-    """Open episodes, graded and ungraded; one more is refused with Retry-After."""
+    """Open episodes; one more waits for a slot."""
+    max_waiting: int = Field(default=256, ge=0)
+    """Requests that may wait for an episode's slot; one more is refused with Retry-After."""
+    wait_s: Seconds = 2.0
+    """Longest wait for an episode's slot; after it the request is refused with Retry-After."""
     max_env_sessions: int = Field(default=256, ge=1)
-    """Open sessions on /envs/<id>/mcp."""
+    """Open sessions on /envs/<id>/mcp, and open plays."""
+    max_waiting_calls: int = Field(default=16, ge=0)
+    """Calls of one episode that may wait while another runs; one more fails with `busy`."""
     idle_s: Seconds = 600.0
     """An episode or session without a request for this long ends."""
     total_s: Seconds = 3600.0
     """No episode lives longer than this."""
     keep_finished: int = Field(default=2000, ge=0)
-    """Finished episodes kept in memory for get_episode; older ones are in the journal only."""
+    """Finished episodes kept in memory; older ones are read from the journal when asked for."""
+    keep_journals: int = Field(default=100_000, ge=0)
+    """Journals of finished episodes kept on disk; the oldest are deleted first."""
     loaded_bundles: int = Field(default=256, ge=1)
     """Bundles kept loaded; the least recently used one without an episode is dropped first."""
     body_bytes: int = Field(default=1_048_576, ge=1024)
@@ -53,6 +61,12 @@ class HostSettings(BaseModel):
 
 #: How many times the user answers "I have nothing to add" before the conversation ends.
 MAX_NUDGES: Final = 2
+#: Longest time that a request waits for its turn in an episode, in seconds.
+TURN_WAIT_S: Final = 60.0
+#: Most messages of an agent that one episode takes.
+MAX_MESSAGES: Final = 200
+#: Longest time to load a bundle, and to get ready what a new world needs, in seconds.
+LOAD_S: Final = 60.0
 #: Longest message or answer of an agent, in characters.
 MAX_TEXT: Final = 20_000
 #: Largest set of changed rows that one call may write, in bytes of JSON.

@@ -6,6 +6,7 @@
 | POST /play/<id> | opens an ungraded episode and answers its URL |
 | /episodes/<token>/mcp, /episodes/<token>/<server>/mcp, /agent/mcp | the agent of one episode |
 | /control/mcp | the control plane |
+| /sdk/<name>/mcp | an operator's own SDK server |
 | /healthz | versions, layers, counts |
 
 Routing is dictionary look-ups. Every token that does not open what it was shown to gets one answer,
@@ -29,6 +30,7 @@ from astra_mcp.host.http import HttpRequest, Security, bearer_token, respond_jso
 from astra_mcp.host.planes import EpisodeService, WorldService
 from astra_mcp.host.play import Plays
 from astra_mcp.host.router import Plain, Route, Router
+from astra_mcp.host.sdk import SdkMount
 from astra_mcp.host.service import McpService
 from astra_mcp.host.sessions import Sessions
 from astra_mcp.host.tokens import refused, same_token, token_hash
@@ -50,10 +52,16 @@ class Host:
         settings: Limits.
         sandbox: Where worlds run; its layers stand in /healthz.
         control_token: Opens the control plane; only its hash is kept.
+        mounts: The operator's own SDK servers by name; whoever made them runs them.
     """
 
     def __init__(
-        self, catalog: Catalog, settings: HostSettings, sandbox: Sandbox, control_token: str
+        self,
+        catalog: Catalog,
+        settings: HostSettings,
+        sandbox: Sandbox,
+        control_token: str,
+        mounts: Mapping[str, SdkMount] | None = None,
     ) -> None:
         self.url = ""
         self.settings = settings
@@ -66,11 +74,13 @@ class Host:
         control = ControlService(catalog, self.episodes)
         self._control = Endpoint(service=control, list_changed=False)
         self._envs: dict[tuple[str, str | None], Endpoint] = {}
+        self._mounts = dict(mounts or {})
         hosts = LOOPBACK | {name.lower() for name in settings.allowed_hosts}
         self.router = Router(
             self._resolve,
             transport,
             Security(hosts=frozenset(hosts)),
+            [mount.drain for mount in self._mounts.values()],
         )
 
     # ---- routing ----------------------------------------------------------------------
@@ -93,6 +103,8 @@ class Host:
                 return await self._env(bundle_id, server)
             case ("play", bundle_id) if self.catalog.knows(bundle_id):
                 return Plain(lambda r: self._play(r, bundle_id), ("POST",))
+            case ("sdk", name, "mcp") if name in self._mounts:
+                return self._mounts[name].route
             case ("healthz",):
                 return Plain(self._healthz)
         return None

@@ -80,6 +80,15 @@ class HttpRequest:
             message = await self._receive()
         raise Disconnected
 
+    async def receive(self) -> Mapping[str, Any]:
+        """The next ASGI message from the client, for an application that this one hands on to."""
+        return await self._receive()
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send an ASGI message of such an application as it is."""
+        self.answered = True
+        await self._send(message)
+
     async def wait_disconnect(self) -> None:
         """Return once the client has gone; only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":

@@ -8,7 +8,7 @@ nobody foresaw is logged without its text, which could name data, and answered w
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,17 +57,21 @@ class Router:
         resolve: Finds the route.
         transport: Serves the endpoints.
         security: Which Host and Origin headers are let in.
+        on_drain: Called once the server stops, to end streams that the transport does not know.
     """
 
     resolve: Resolve
     transport: McpTransport = field(default_factory=McpTransport)
     security: Security = field(default_factory=Security)
+    on_drain: Sequence[Callable[[], None]] = ()
     _draining: bool = False
 
     def drain(self) -> None:
         """End all streams and refuse new requests with 503: the host is stopping."""
         self._draining = True
         self.transport.streams.close_all()
+        for end in self.on_drain:
+            end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""

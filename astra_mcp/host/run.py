@@ -20,6 +20,7 @@ from astra_mcp.host.app import Host
 from astra_mcp.host.catalog import Catalog
 from astra_mcp.host.logs import configure
 from astra_mcp.host.restore import restore
+from astra_mcp.host.sdk import SdkMount, SdkServer, all_running
 from astra_mcp.host.server import ServerInfo, serve
 from astra_mcp.sandbox import Sandbox, SandboxSettings
 from astra_mcp.settings import HostSettings
@@ -61,11 +62,14 @@ async def hosting(
     settings: HostSettings,
     control_token: str,
     trusted: Mapping[str, World] | None = None,
+    mounts: Mapping[str, SdkServer] | None = None,
 ) -> AsyncIterator[Host]:
     """A listening host in this process; `host.url` is its address.
 
     Args:
         trusted: Worlds of the operator's own Python objects, served at /envs/<id> and /play/<id>.
+        mounts: The operator's own SDK servers (`mcp` Server or MCPServer, FastMCP) by name, served
+            by the SDK's transport at /sdk/<name>/mcp; see sdk.py.
     """
     stop, ready = anyio.Event(), anyio.Event()
     found: list[Host] = []
@@ -80,6 +84,7 @@ async def hosting(
                 stop,
                 found.append,
                 trusted,
+                mounts,
             )
 
         tasks.start_soon(run)
@@ -99,12 +104,14 @@ async def _serve(
     stop: anyio.Event,
     made: Callable[[Host], None] = lambda host: None,
     trusted: Mapping[str, World] | None = None,
+    mounts: Mapping[str, SdkServer] | None = None,
 ) -> None:
     layers = SandboxSettings(allow_missing=settings.accept_missing_layers)
     sandbox = await Sandbox.start(layers)
     try:
         catalog = Catalog(paths, sandbox, settings.loaded_bundles, trusted)
-        host = Host(catalog, settings, sandbox, control_token)
+        served = {name: _mount(server, settings) for name, server in (mounts or {}).items()}
+        host = Host(catalog, settings, sandbox, control_token, served)
         made(host)
         restored = await restore(host.episodes)
         log.info("sandbox %s, bundles %d", dict(sandbox.layers), len(catalog.ids))
@@ -120,7 +127,7 @@ async def _serve(
             announce(info.url)
 
         try:
-            async with task_group() as tasks:
+            async with all_running(served.values()), task_group() as tasks:
                 tasks.start_soon(host.sweep_forever)
                 await serve(
                     host.router,
@@ -137,6 +144,16 @@ async def _serve(
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(10):
             await sandbox.aclose()
+
+
+def _mount(server: SdkServer, settings: HostSettings) -> SdkMount:
+    """An operator's server under this host's limits."""
+    return SdkMount(
+        server,
+        body_limit=settings.body_bytes,
+        idle_s=settings.idle_s,
+        limit=settings.max_env_sessions,
+    )
 
 
 def _raise_descriptor_limit() -> None:

@@ -97,9 +97,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header."""
+        """Count a header, and drop the white space around it, which is no part of its value."""
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """The head has ended in time."""

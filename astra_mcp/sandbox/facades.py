@@ -170,7 +170,7 @@ def _wraps(wrapped: Any, *_: Any, **__: Any) -> Callable[[Any], Any]:
         for name in ("__name__", "__qualname__", "__doc__"):
             text = getattr(wrapped, name, None)
             if type(text) is str and type(wrapper) is types.FunctionType:
-                setattr(wrapper, name, text)
+                setattr(guards.guarded_write(wrapper), name, text)
         return wrapper
 
     return decorate

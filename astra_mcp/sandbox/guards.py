@@ -14,7 +14,13 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from astra_mcp.sandbox.policy import DENIED, GUARDED, READABLE, compile_expression
+from astra_mcp.sandbox.policy import (
+    DEFINABLE,
+    DENIED,
+    GUARDED,
+    READABLE,
+    compile_expression,
+)
 
 TOOL: Final = "tool"  # __name__ of every tool module, and so __module__ of its classes
 _MISSING: Final = object()
@@ -81,6 +87,8 @@ def guarded_getattr(value: Any, name: str, default: Any = _MISSING) -> Any:
                 return found
         if not _may_read(value, name):
             raise _refused(name)
+        if name in DEFINABLE and isinstance(value, type):
+            return _for_instances(value, getattr(value, name))
     return getattr(value, name) if default is _MISSING else getattr(value, name, default)
 
 
@@ -91,10 +99,33 @@ def _may_read(value: Any, name: str) -> bool:
     if name == "__dict__":
         return is_own(value) and not isinstance(value, type)
     if name.startswith("__"):
-        return name in READABLE and (is_own(value) or type(value) is super)
+        return name in READABLE and (is_own(value) or _is_bound_super(value))
     if name in ("_value_", "_name_"):
         return is_own(value)
     return not name.endswith("_") and _defined_by_tool(value, name)
+
+
+def _is_bound_super(value: Any) -> bool:
+    """Whether `value` is a `super()` of an instance; one of a class gives unbound functions."""
+    bound: Any = value
+    return type(value) is super and not isinstance(bound.__self__, type)
+
+
+def _for_instances(kind: type, method: Any) -> Any:
+    """`kind.__method__` that works on instances of `kind` only.
+
+    The methods that dataclass writes set and read attributes unguarded, under names that tool code
+    chose; called on anything else they would be a way past the guards.
+    """
+    if not callable(method):
+        return method
+
+    def call(self: Any, /, *args: Any, **words: Any) -> Any:
+        if kind not in _mro_of(type(self)):
+            raise TypeError(f"this method requires a {kind.__name__!r} object")
+        return method(self, *args, **words)
+
+    return call
 
 
 def _guarded_name(value: Any, name: str) -> Any:
