@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-full check format clean
+.PHONY: help install demo test test-full soak fuzz check format clean
 
 help:                  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,12 @@ test: install          ## every test that a commit must pass
 
 test-full: install     ## make test plus the long runs
 	$(BIN)/python -m pytest
+
+soak: install          ## 10,000 episodes while clients, workers and the host are killed
+	$(BIN)/python -m tests.soak.soak
+
+fuzz: install          ## ten minutes of bent requests against a live host
+	$(BIN)/python -m tests.fuzz.fuzz_protocol --seconds 600
 
 check: install         ## lint, format, types, layer contract
 	$(BIN)/ruff check .

@@ -33,6 +33,22 @@ def canonical_bytes(value: Json) -> bytes:
         ) from error
 
 
+def deeper_than(value: Json, levels: int) -> bool:
+    """Whether a JSON value has more than so many levels of lists and objects."""
+    level = [value]
+    for _ in range(levels + 1):
+        inner: list[Json] = []
+        for part in level:
+            if type(part) is dict:
+                inner += part.values()
+            elif type(part) is list:
+                inner += part
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
 def digest(*parts: bytes) -> str:
     """`sha256:<hex>` over length-prefixed parts, so that no two lists of parts collide."""
     h = hashlib.sha256()

@@ -9,6 +9,7 @@ shortcuts or lying tools.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ async def check_bundle(bundle: Bundle, world: World) -> Checked:
     Raises:
         SandboxError: the world cannot be run at all.
     """
-    findings: list[Finding] = []
+    findings = _signature_findings(bundle)
     tasks: list[Task] = []
     for task in bundle.sealed.tasks:
         run = await replay(world, task)
@@ -69,6 +70,28 @@ async def check_bundle(bundle: Bundle, world: World) -> Checked:
         tasks.append(corrected)
     sealed = bundle.sealed.model_copy(update={"tasks": tasks})
     return Checked(bundle, findings, bundle.model_copy(update={"sealed": sealed}))
+
+
+def _signature_findings(bundle: Bundle) -> list[Finding]:
+    """Tools whose function does not take what their schema lets in; nothing is executed."""
+    try:
+        tree = ast.parse(bundle.code)
+    except SyntaxError:
+        return []  # the sandbox says so, with the line
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    findings = []
+    for tool in bundle.manifest.tools:
+        if (function := functions.get(tool.name)) is None:
+            continue
+        arguments = function.args
+        takes = {arg.arg for arg in (*arguments.args[1:], *arguments.kwonlyargs)}
+        offers = set(tool.input_schema.get("properties", {}))
+        for names, what in (
+            (offers - takes, "the schema has {}, the function does not take it"),
+            (takes - offers, "the function takes {}, the schema does not have it"),
+        ):
+            findings += [Finding("-", f"tool {tool.name}", what.format(n)) for n in sorted(names)]
+    return findings
 
 
 def _results(run: Replay) -> dict[str, Json]:
@@ -180,7 +203,7 @@ def _grade_findings(bundle: Bundle, task: Task, run: Replay) -> list[Finding]:
         return []
     unsolved = [f"{item.id} ({item.why})" for item in result.items if not item.solved]
     extra = [call.index for call in result.calls if call.counted and not call.evidence_for]
-    problem = f"the golden plan gives F1 {result.f1}, outcome {result.outcome}"
+    problem = f"the golden plan gives F1 {result.f1:.3f}, outcome {result.outcome}"
     if unsolved:
         problem += f"; not solved: {', '.join(unsolved)}"
     if extra:

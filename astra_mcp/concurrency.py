@@ -7,9 +7,8 @@ that locks do not have: how many may wait, and how long each.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,6 +27,20 @@ async def task_group() -> AsyncIterator[TaskGroup]:
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         raise error from error.__cause__
+
+
+@contextmanager
+def within(seconds: float, what: str) -> Iterator[None]:
+    """Stop the block after `seconds`; the caller is told to try again.
+
+    Raises:
+        BusyError: it took longer.
+    """
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise BusyError(f"{what} takes longer than {seconds:g} s.", "Try again later.") from error
 
 
 class _Waiter:
@@ -59,7 +72,7 @@ class Gate:
         self.limit = limit
         self.most = most
         self._wait_s = wait_s
-        self._queue: deque[_Waiter] = deque()
+        self._queue: list[_Waiter] = []  # a deque takes 600 bytes when it is empty
         self._closed = False
 
     @property
@@ -89,7 +102,7 @@ class Gate:
     async def _wait(self, first: bool) -> None:
         me = _Waiter()
         if first:
-            self._queue.appendleft(me)
+            self._queue.insert(0, me)
         else:
             self._queue.append(me)
         try:
@@ -116,7 +129,7 @@ class Gate:
         """Go out; the next that waits comes in."""
         self.inside -= 1
         while self._queue and self.inside < self.limit:
-            waiter = self._queue.popleft()
+            waiter = self._queue.pop(0)
             waiter.inside = True
             self.inside += 1
             waiter.woken.set()
@@ -125,4 +138,4 @@ class Gate:
         """Send everybody that waits away, and let nobody in any more."""
         self._closed = True
         while self._queue:
-            self._queue.popleft().woken.set()
+            self._queue.pop(0).woken.set()

@@ -75,6 +75,12 @@ class SandboxUnavailable(SandboxError):
     code = "sandbox_layer_missing"
 
 
+class WorkerLost(SandboxError):
+    """A worker, its template or the zygote went away without the tool's doing (sandbox)."""
+
+    code = "worker_lost"
+
+
 class LoadError(SandboxError):
     """The code of a bundle cannot be loaded in the sandbox (sandbox)."""
 
@@ -127,7 +133,7 @@ class UnknownTool(AstraError):
     code = "unknown_tool"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"Unknown tool: {name}", "Call a tool that tools/list names.")
+        super().__init__(f"Unknown tool: {name[:100]}", "Call a tool that tools/list names.")
         self.name = name
 
 
@@ -184,6 +190,12 @@ class BenchError(AstraError):
     """A server under measurement answered wrongly, ended or took too long (astra_clients.bench)."""
 
     code = "bench"
+
+
+class RecordingError(AstraError):
+    """A recording was changed or does not hold what a replay needs (host.tape, astra_clients)."""
+
+    code = "recording"
 
 
 # ---- what an agent sees --------------------------------------------------------------------

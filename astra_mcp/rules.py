@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from astra_mcp.bundle import Bundle
+from astra_mcp.settings import MAX_NUDGES
+from astra_mcp.task import Turn
 
 Fault = Literal["unavailable", "timeout"]
 NUDGE: Final = "I have nothing to add to that. Please go on with what you have."
@@ -55,6 +57,23 @@ def asks(text: str, ask_words: Sequence[str]) -> bool:
         if re.search(pattern, text, re.IGNORECASE):
             return True
     return False
+
+
+def reply_kind(
+    turns: Sequence[Turn], current: int, nudges: int, text: str
+) -> Literal["user", "nudge", "end"]:
+    """What a message of the agent brings: the turn after `current`, a nudge, or the end.
+
+    Args:
+        current: Index of the latest turn.
+        nudges: How many nudges there were already.
+    """
+    if current + 1 >= len(turns):
+        return "end"
+    turn = turns[current + 1]
+    if turn.opens != "asked" or asks(text, turn.ask_words):
+        return "user"
+    return "end" if nudges >= MAX_NUDGES else "nudge"
 
 
 def fault_at(seed: int, index: int, rate: float) -> Literal["unavailable", "timeout"] | None:

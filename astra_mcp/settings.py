@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 CONTROL_TOKEN_ENV: Final = "ASTRA_CONTROL_TOKEN"
+METRICS_TOKEN_ENV: Final = "ASTRA_METRICS_TOKEN"
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
 
@@ -53,20 +54,32 @@ class HostSettings(BaseModel):
     """How long SIGTERM waits for requests in flight."""
     journal: Path | None = None
     """Folder of the append-only episode journals; None keeps episodes in memory only."""
+    record: Path | None = None
+    """Folder of byte-exact recordings of every episode's exchanges; None records nothing."""
     accept_missing_layers: frozenset[str] = frozenset()
     """Mandatory sandbox layers that may be missing; stated in the banner and in every record."""
+    open_worlds: bool = True
+    """Serve /envs and /play, where anybody may try a world without being graded."""
     unaudited: bool = False
     """Serve bundles that no audit made on this machine has accepted."""
+    processes: int = Field(default=1, ge=1, le=64)
+    """Processes behind the one port, each with its own episodes."""
+    shard: int = Field(default=0, ge=0, le=63)
+    """Which of them this one is."""
 
 
 #: How many times the user answers "I have nothing to add" before the conversation ends.
 MAX_NUDGES: Final = 2
+#: Calls that may wait for one copy of a world.
+CALLS_WAITING: Final = 64
 #: Longest time that a request waits for its turn in an episode, in seconds.
 TURN_WAIT_S: Final = 60.0
 #: Most messages of an agent that one episode takes.
 MAX_MESSAGES: Final = 200
 #: Longest time to load a bundle, and to get ready what a new world needs, in seconds.
 LOAD_S: Final = 60.0
+#: Deepest arguments of a call; a tool's schema allows far less.
+MAX_ARGUMENT_DEPTH: Final = 64
 #: Longest message or answer of an agent, in characters.
 MAX_TEXT: Final = 20_000
 #: Largest set of changed rows that one call may write, in bytes of JSON.
@@ -75,3 +88,6 @@ MAX_CHANGE_BYTES: Final = 1_048_576
 MAX_STATE_BYTES: Final = 16_777_216
 #: Candidates that far distractors are drawn from.
 FAR_POOL: Final = 64
+#: Deepest nesting of a message and of a bundle's JSON: records, journals and answers hold them a
+#: few levels down, and the encoders end at 254.
+MAX_JSON_DEPTH: Final = 100

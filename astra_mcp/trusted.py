@@ -17,10 +17,11 @@ import orjson
 
 from astra_mcp import errors
 from astra_mcp.bundle import Server, State, ToolSpec
-from astra_mcp.canonical import canonical_bytes, digest, state_hash
+from astra_mcp.canonical import canonical_bytes, deeper_than, digest, state_hash
+from astra_mcp.concurrency import Gate
 from astra_mcp.errors import SandboxError, ToolFailure
-from astra_mcp.schema import validator_for
-from astra_mcp.world import Outcome, Progress
+from astra_mcp.settings import CALLS_WAITING, MAX_ARGUMENT_DEPTH, TURN_WAIT_S
+from astra_mcp.world import Outcome, Progress, Validators, too_deep
 
 Json = Any
 CLOSE_S = 5.0
@@ -49,6 +50,7 @@ class TrustedWorld:
         specs = [tool.model_dump(mode="json") for tool in tools]
         self.world_digest = digest(ref.encode(), canonical_bytes(specs))
         self.call_seconds = call_seconds
+        self.validators = Validators()
         self._factory = factory
 
     async def open(self, state: State | None = None) -> TrustedEnvironment:
@@ -74,9 +76,11 @@ class TrustedEnvironment:
     def __init__(self, world: TrustedWorld, target: object) -> None:
         self._world = world
         self._target = target
-        self._lock = anyio.Lock()
+        self._snapshot = getattr(target, "snapshot", None)
+        self._methods: dict[str, tuple[Callable[..., Any], bool]] = {}
+        self._gate = Gate(1, CALLS_WAITING, TURN_WAIT_S)
         self._state: State = {}
-        self._hash = ""
+        self._hash = state_hash(self._state)
         self._refresh()
 
     @property
@@ -90,20 +94,23 @@ class TrustedEnvironment:
         return self._hash
 
     def _refresh(self) -> None:
-        snapshot = getattr(self._target, "snapshot", None)
-        self._state = orjson.loads(orjson.dumps(snapshot())) if snapshot is not None else {}
-        self._hash = state_hash(self._state)
+        if self._snapshot is not None:
+            self._state = orjson.loads(orjson.dumps(self._snapshot()))
+            self._hash = state_hash(self._state)
 
     async def call(
         self, tool: str, args: Mapping[str, Json], progress: Progress | None = None
     ) -> Outcome:
         """Run the method of that name, within the world's `call_seconds`."""
         start = time.perf_counter()
-        async with self._lock:
+        await self._gate.enter()
+        try:
             before = self._hash
             result, failure = await self._guarded(tool, args, progress)
             self._refresh()
             after = self._hash
+        finally:
+            self._gate.leave()
         return Outcome(result, failure, {}, before, after, time.perf_counter() - start)
 
     async def _guarded(
@@ -112,11 +119,13 @@ class TrustedEnvironment:
         spec = self._world.tools.get(tool)
         if spec is None:
             return None, ToolFailure(errors.UNKNOWN_TOOL, "there is no such tool")
-        if (problem := validator_for(spec.input_schema).check(args)) is not None:
+        if deeper_than(args, MAX_ARGUMENT_DEPTH):
+            return None, too_deep()
+        takes, gives = self._world.validators(spec)
+        if (problem := takes.check(args)) is not None:
             return None, ToolFailure(errors.INVALID_ARGUMENTS, problem)
         try:
-            with anyio.fail_after(self._world.call_seconds):
-                result = await self._invoke(tool, args, progress)
+            result = await self._invoke(tool, args, progress)
         except TimeoutError:
             return None, ToolFailure(errors.TIMEOUT, "the tool took too long")
         except Exception as error:  # noqa: BLE001 - the boundary to an operator's own object
@@ -124,16 +133,36 @@ class TrustedEnvironment:
             if isinstance(code, str):
                 return None, ToolFailure(code, str(error)[:500])
             return None, ToolFailure(errors.CRASH, "the tool failed unexpectedly")
-        if validator_for(spec.output_schema).check(result) is not None:
+        if gives.check(result) is not None:
             message = "the tool gave a result that its output schema does not allow"
             return None, ToolFailure(errors.CONTRACT, message)
         return result, None
 
     async def _invoke(self, tool: str, args: Mapping[str, Json], progress: Progress | None) -> Json:
-        method = getattr(self._target, tool)
-        extra = {"progress": progress} if "progress" in inspect.signature(method).parameters else {}
-        result = method(**args, **extra)
-        return await result if inspect.isawaitable(result) else result
+        method, takes_progress = self._method(tool)
+        result = method(**args, progress=progress) if takes_progress else method(**args)
+        if isinstance(result, dict) or not inspect.isawaitable(result):
+            return result
+        # Only what waits can be stopped, so a plain method is not charged for a deadline.
+        with anyio.fail_after(self._world.call_seconds):
+            return await result
+
+    def _method(self, tool: str) -> tuple[Callable[..., Any], bool]:
+        """The method of that name, and whether it takes `progress`; looked up once."""
+        found = self._methods.get(tool)
+        if found is None:
+            method = getattr(self._target, tool)
+            found = method, "progress" in inspect.signature(method).parameters
+            self._methods[tool] = found
+        return found
+
+    def restore(self, state: State) -> None:
+        """A trusted object keeps its own state.
+
+        Raises:
+            SandboxError: always.
+        """
+        raise SandboxError("A trusted object cannot go back.", "Open a new one.")
 
     async def aclose(self) -> None:
         """Close the object when it can be closed."""

@@ -13,27 +13,33 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import anyio
 import orjson
 
 from astra_mcp import errors
 from astra_mcp.bundle import Bundle, Manifest, Server, State, ToolSpec, world_digest
-from astra_mcp.canonical import state_hash
-from astra_mcp.errors import SandboxError, ToolFailure
+from astra_mcp.canonical import deeper_than, state_hash
+from astra_mcp.concurrency import Gate
+from astra_mcp.errors import ToolFailure
 from astra_mcp.sandbox import Reply, Sandbox, Template, Worker, WorkerLost
-from astra_mcp.schema import validator_for
-from astra_mcp.settings import MAX_CHANGE_BYTES, MAX_STATE_BYTES
+from astra_mcp.schema import Validator, validator_for
+from astra_mcp.settings import (
+    CALLS_WAITING,
+    MAX_ARGUMENT_DEPTH,
+    MAX_CHANGE_BYTES,
+    MAX_STATE_BYTES,
+    TURN_WAIT_S,
+)
 
 Json = Any
 Changes = Mapping[str, Mapping[str, Json]]
+ENDED: Final = "this environment has ended"
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one call gave.
 
     Attributes:
@@ -53,12 +59,16 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """One live copy of a world; calls run one after the other."""
+    """One live copy of a world; calls run one after the other, in bounded time."""
 
     async def call(
         self, tool: str, args: Mapping[str, Json], progress: Progress | None = None
     ) -> Outcome:
-        """Run one call; every failure is in the outcome."""
+        """Run one call; every failure of the tool is in the outcome.
+
+        Raises:
+            BusyError: too many calls wait here; this one did not run.
+        """
 
     @property
     def state(self) -> State:
@@ -67,6 +77,9 @@ class Environment(Protocol):
     @property
     def state_hash(self) -> str:
         """sha256 hex of `state`."""
+
+    def restore(self, state: State) -> None:
+        """Go back to an earlier `state` of this copy, as if the calls since had not been."""
 
     async def aclose(self) -> None:
         """End it and free what it holds."""
@@ -87,13 +100,35 @@ class World(Protocol):
         """End every process that serves it."""
 
 
-def apply_changes(state: State, changes: Changes) -> State:
+class Validators:
+    """Validators of a world's tools by name, looked up once for each tool.
+
+    They are compiled once for equal schemas in the whole process; finding one there costs as much
+    as the check itself.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[Validator, Validator]] = {}
+
+    def __call__(self, spec: ToolSpec) -> tuple[Validator, Validator]:
+        """Validators of a tool's arguments and of its result."""
+        found = self._found.get(spec.name)
+        if found is None:
+            found = validator_for(spec.input_schema), validator_for(spec.output_schema)
+            self._found[spec.name] = found
+        return found
+
+
+def apply_changes(state: State, changes: Changes, limit: int = MAX_CHANGE_BYTES) -> State:
     """The state after `changes`, sharing every unchanged table with `state`.
+
+    Args:
+        limit: Most bytes of JSON that the changes may have; the default is that of one call.
 
     Raises:
         ValueError: a change names an unknown table, is no row, or is too large.
     """
-    if len(orjson.dumps(changes)) > MAX_CHANGE_BYTES:
+    if len(orjson.dumps(changes)) > limit:
         raise ValueError("changes are too large")
     new = dict(state)
     for table, rows in changes.items():
@@ -111,6 +146,33 @@ def apply_changes(state: State, changes: Changes) -> State:
     return new
 
 
+def changes_between(first: State, last: State) -> dict[str, dict[str, Json]]:
+    """The changes that `apply_changes` makes `last` of `first` with; both have the same tables."""
+    found: dict[str, dict[str, Json]] = {}
+    for table, rows in last.items():
+        before = first[table]
+        if rows is before:
+            continue
+        changed: dict[str, Json] = {
+            key: row for key, row in rows.items() if key not in before or _other(before[key], row)
+        }
+        changed |= dict.fromkeys(key for key in before if key not in rows)
+        if changed:
+            found[table] = changed
+    return found
+
+
+def _other(before: Json, row: Json) -> bool:
+    """Whether a row is written otherwise; Python takes 1, 1.0 and True for equal."""
+    return before is not row and orjson.dumps(before) != orjson.dumps(row)
+
+
+def too_deep() -> ToolFailure:
+    """The failure of a call whose arguments no record can hold."""
+    problem = f"the arguments are nested more than {MAX_ARGUMENT_DEPTH} deep"
+    return ToolFailure(errors.INVALID_ARGUMENTS, problem)
+
+
 def _checked_state(state: State) -> str:
     raw = orjson.dumps(state, option=orjson.OPT_SORT_KEYS)
     if len(raw) > MAX_STATE_BYTES:
@@ -122,13 +184,21 @@ class BundleWorld:
     """A bundle's world in the sandbox; one template per world, one worker per environment."""
 
     def __init__(
-        self, manifest: Manifest, code: str, state: State, sandbox: Sandbox, world_digest: str
+        self,
+        manifest: Manifest,
+        code: str,
+        state: State,
+        sandbox: Sandbox,
+        world_digest: str,
+        explain: bool = False,
     ) -> None:
+        self.explain = explain
         self.ref = f"{manifest.id}@{manifest.version}"
         self.manifest = manifest
         self.servers: Sequence[Server] = manifest.servers
         self.tools: Mapping[str, ToolSpec] = manifest.by_name
         self.world_digest = world_digest
+        self.validators = Validators()
         self.first_state = state
         self.first_hash = state_hash(state)
         self._code = code
@@ -137,9 +207,14 @@ class BundleWorld:
         self._lock = anyio.Lock()
 
     @classmethod
-    def from_bundle(cls, bundle: Bundle, sandbox: Sandbox) -> Self:
-        """The world of a whole bundle."""
-        return cls(bundle.manifest, bundle.code, bundle.state, sandbox, bundle.world_digest)
+    def from_bundle(cls, bundle: Bundle, sandbox: Sandbox, explain: bool = False) -> Self:
+        """The world of a whole bundle.
+
+        Args:
+            explain: Say why a tool crashed or broke its schema; for an author's terminal alone.
+        """
+        world = bundle.world_digest
+        return cls(bundle.manifest, bundle.code, bundle.state, sandbox, world, explain)
 
     @classmethod
     def from_public(cls, manifest: Manifest, code: str, state: State, sandbox: Sandbox) -> Self:
@@ -159,7 +234,8 @@ class BundleWorld:
                 return await template.worker(state)
             except WorkerLost:
                 async with self._lock:
-                    if self._template is template:
+                    # A template that lives has only lost the new process: it makes another one.
+                    if self._template is template and not template.alive:
                         self._template = None
                 if attempt == 2:
                     raise
@@ -176,6 +252,7 @@ class BundleWorld:
                     memory_mb=limits.memory_mb,
                     output_bytes=limits.output_bytes,
                     now_s=self.manifest.now.timestamp(),
+                    explain=self.explain,
                 )
             return self._template
 
@@ -187,7 +264,11 @@ class BundleWorld:
         """
         environment = BundleEnvironment(self, self.first_state if state is None else state)
         if state is None:
-            await environment.start()
+            try:
+                await environment.start()
+            except BaseException:
+                await environment.aclose()
+                raise
         return environment
 
     async def aclose(self) -> None:
@@ -206,7 +287,7 @@ class BundleEnvironment:
         self._state = state
         self._hash = world.first_hash if state is world.first_state else state_hash(state)
         self._worker: Worker | None = None
-        self._lock = anyio.Lock()
+        self._gate = Gate(1, CALLS_WAITING, TURN_WAIT_S)
         self._closed = False
 
     @property
@@ -220,19 +301,27 @@ class BundleEnvironment:
         return self._hash
 
     async def start(self) -> None:
-        """Start the worker now."""
-        self._worker = await self._world.worker(self._state)
+        """Start the worker now, in place of any other, unless the environment ends meanwhile."""
+        self._drop_worker()
+        worker = await self._world.worker(self._state)
+        if self._closed:
+            worker.kill()
+        else:
+            self._worker = worker
 
     async def call(
         self, tool: str, args: Mapping[str, Json], progress: Progress | None = None
     ) -> Outcome:
         """Run one call in the sandbox; a worker lost without the tool's doing costs one re-run."""
         start = time.perf_counter()
-        before = self._hash
-        async with self._lock:
+        await self._gate.enter()
+        try:
+            before = self._hash
             result, failure, changes = await self._checked_call(tool, args)
-        seconds = time.perf_counter() - start
-        return Outcome(result, failure, changes, before, self._hash, seconds)
+            after = self._hash
+        finally:
+            self._gate.leave()
+        return Outcome(result, failure, changes, before, after, time.perf_counter() - start)
 
     async def _checked_call(
         self, tool: str, args: Mapping[str, Json]
@@ -240,17 +329,22 @@ class BundleEnvironment:
         spec = self._world.tools.get(tool)
         if spec is None:
             return None, ToolFailure(errors.UNKNOWN_TOOL, "there is no such tool"), {}
-        if (problem := validator_for(spec.input_schema).check(args)) is not None:
+        if deeper_than(args, MAX_ARGUMENT_DEPTH):
+            return None, too_deep(), {}
+        takes, gives = self._world.validators(spec)
+        if (problem := takes.check(args)) is not None:
             return None, ToolFailure(errors.INVALID_ARGUMENTS, problem), {}
         if self._closed:
-            return None, ToolFailure(errors.UNAVAILABLE, "this environment has ended"), {}
+            return None, ToolFailure(errors.UNAVAILABLE, ENDED), {}
         reply = await self._run(tool, args)
         if reply.failure is not None:
             return None, reply.failure, {}
-        if validator_for(spec.output_schema).check(reply.result) is not None:
+        if (problem := gives.check(reply.result)) is not None:
             # The worker's copy may hold the write already: drop it, the host's copy stands.
             self._drop_worker()
             message = "the tool gave a result that its output schema does not allow"
+            if self._world.explain:
+                message = f"{message}: {problem}"
             return None, ToolFailure(errors.CONTRACT, message), {}
         return self._commit(spec, reply)
 
@@ -274,12 +368,17 @@ class BundleEnvironment:
         seed = self._seed(tool, args)
         for _ in range(2):
             try:
-                if self._worker is None or not self._worker.alive:
-                    self._worker = await self._world.worker(self._state)
-                return await self._worker.call(tool, args, seed)
+                worker = self._worker
+                if worker is None or not worker.alive:
+                    await self.start()
+                    worker = self._worker
+                if worker is not None:
+                    return await worker.call(tool, args, seed)
             except WorkerLost:
                 self._drop_worker()
-        raise SandboxError(
+            if self._closed:  # ended meanwhile: a worker started now would outlive everybody
+                return Reply(failure=ToolFailure(errors.UNAVAILABLE, ENDED))
+        raise WorkerLost(
             "A call lost its worker twice without the tool's doing.",
             "See `astra doctor` and whether this machine kills processes for memory.",
         )
@@ -293,6 +392,11 @@ class BundleEnvironment:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.kill()
+
+    def restore(self, state: State) -> None:
+        """Go back to an earlier state; the next call starts a worker from it."""
+        self._drop_worker()
+        self._state, self._hash = state, state_hash(state)
 
     async def aclose(self) -> None:
         """Kill the worker; later calls fail."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 import click
+from pydantic import ValidationError
 
 from astra_mcp import __version__
 from astra_mcp.cli.bench import bench
@@ -17,8 +18,11 @@ from astra_mcp.cli.bundles import check, new, repack
 from astra_mcp.cli.collect import collect
 from astra_mcp.cli.demo import demo
 from astra_mcp.cli.doctor import doctor
+from astra_mcp.cli.regrade import regrade
+from astra_mcp.cli.replay import replay
 from astra_mcp.cli.report import report
 from astra_mcp.cli.serve import serve
+from astra_mcp.cli.top import top
 from astra_mcp.errors import AstraError
 
 
@@ -28,7 +32,9 @@ def cli() -> None:
     """Verifiable MCP tool environments: make, check, serve, attempt, grade."""
 
 
-for _command in (demo, new, check, repack, serve, collect, report, doctor, bench):
+for _command in (
+    demo, new, check, repack, serve, top, collect, replay, regrade, report, doctor, bench,
+):  # fmt: skip
     cli.add_command(_command)
 
 
@@ -47,3 +53,17 @@ def main() -> None:
         if error.remedy:
             click.echo(f"  do: {error.remedy}", err=True)
         sys.exit(error.exit_code)
+    except (OSError, ValidationError) as error:
+        click.echo(f"error: {_sentence(error)}", err=True)
+        click.echo("  do: Correct that option, path or permission, then run it again.", err=True)
+        sys.exit(2 if isinstance(error, ValidationError) else 3)
+
+
+def _sentence(error: OSError | ValidationError) -> str:
+    """What the machine or a model says, as one sentence."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "The configuration"
+        return f"{where}: {first['msg']}."
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}."

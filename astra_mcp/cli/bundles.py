@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import click
 import orjson
 
 from astra_mcp.cli.options import accept_missing, as_json, bundle_paths
+
+if TYPE_CHECKING:
+    from astra_mcp.bundle import Bundle
+    from astra_mcp.sandbox import Sandbox
 
 
 @click.command()
@@ -35,50 +41,96 @@ def check(paths: tuple[Path, ...], write: bool, missing: tuple[str, ...], as_jso
 
     Findings show sealed values: keep them on your own terminal.
     """
+    # Writing replaces the directory: a relative path from inside it would then lead nowhere.
+    paths = tuple(path.absolute() for path in paths)
     found = anyio.run(_check_all, paths, write, missing)
     if as_json:
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        value = {path: asdict(outcome) for path, outcome in found.items()}
+        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
     else:
-        for path, findings in found.items():
-            click.echo(f"{'ok  ' if not findings else 'BAD '} {path}")
-            for finding in findings:
-                click.echo(f"     {finding['task']} {finding['place']}: {finding['problem']}")
-    if any(found.values()) and not write:
+        for path, outcome in found.items():
+            _show(path, outcome)
+    if any(outcome.findings for outcome in found.values()):
         raise SystemExit(1)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What is wrong with a bundle now, and what `--write` has put right."""
+
+    findings: list[dict[str, str]]
+    mended: list[dict[str, str]]
+    written: bool = False
+
+
+def _show(path: str, outcome: _Outcome) -> None:
+    note = " (written)" if outcome.written else ""
+    click.echo(f"{'BAD ' if outcome.findings else 'ok  '} {path}{note}")
+    for word, findings in (("", outcome.findings), ("mended: ", outcome.mended)):
+        for finding in findings:
+            click.echo(f"     {word}{finding['task']} {finding['place']}: {finding['problem']}")
 
 
 async def _check_all(
     paths: tuple[Path, ...], write: bool, missing: tuple[str, ...]
-) -> dict[str, list[dict[str, str]]]:
-    from dataclasses import asdict
-
-    from astra_mcp.check import check_bundle
-    from astra_mcp.errors import BundleError, LoadError
+) -> dict[str, _Outcome]:
     from astra_mcp.sandbox import Sandbox, SandboxSettings
-    from astra_mcp.store import find_bundles, load_bundle, save_dir, save_json
-    from astra_mcp.world import BundleWorld
+    from astra_mcp.store import find_bundles
 
     sandbox = await Sandbox.start(SandboxSettings(allow_missing=frozenset(missing)))
-    found: dict[str, list[dict[str, str]]] = {}
     try:
-        for path in find_bundles(paths):
-            try:
-                bundle = load_bundle(path, verify=False)
-                world = BundleWorld.from_bundle(bundle, sandbox)
-                checked = await check_bundle(bundle, world)
-                await world.aclose()
-            except (BundleError, LoadError) as error:
-                found[str(path)] = [{"task": "-", "place": error.code, "problem": str(error)}]
-                continue
-            found[str(path)] = [asdict(finding) for finding in checked.findings]
-            if write:
-                save = save_dir if path.is_dir() else save_json
-                save(checked.corrected, path, overwrite=True)
-            else:
-                found[str(path)] += _stale(path)
+        return {str(path): await _check(path, write, sandbox) for path in find_bundles(paths)}
     finally:
         await sandbox.aclose()
-    return found
+
+
+async def _check(path: Path, write: bool, sandbox: Sandbox) -> _Outcome:
+    from astra_mcp.errors import BundleError, LoadError
+
+    try:
+        before, corrected = await _findings(path, sandbox)
+        before += _foreign(path)
+        if not write:
+            return _Outcome(before + _stale(path), [])
+        stale = _stale(path)
+        _save(corrected, path)
+        after, _ = await _findings(path, sandbox)
+        after += _foreign(path)
+    except (BundleError, LoadError) as error:
+        return _Outcome([{"task": "-", "place": error.code, "problem": str(error)}], [])
+    return _Outcome(after, [finding for finding in before + stale if finding not in after], True)
+
+
+def _foreign(path: Path) -> list[dict[str, str]]:
+    """Code in the folder that is not the bundle's: who starts server.py must not run it."""
+    from astra_mcp.store import foreign_code
+
+    return [
+        {"task": "-", "place": name, "problem": "this is no file of a bundle, and code; remove it"}
+        for name in foreign_code(path)
+    ]
+
+
+def _save(bundle: Bundle, path: Path) -> None:
+    from astra_mcp.store import save_dir, save_json
+
+    save = save_dir if path.is_dir() else save_json
+    save(bundle, path, overwrite=True)
+
+
+async def _findings(path: Path, sandbox: Sandbox) -> tuple[list[dict[str, str]], Bundle]:
+    """What is wrong with the bundle, and the bundle with everything derivable put right."""
+    from astra_mcp.check import check_bundle
+    from astra_mcp.store import load_bundle
+    from astra_mcp.world import BundleWorld
+
+    bundle = load_bundle(path, verify=False)
+    world = BundleWorld.from_bundle(bundle, sandbox, explain=True)
+    try:
+        checked = await check_bundle(bundle, world)
+    finally:
+        await world.aclose()
+    return [asdict(finding) for finding in checked.findings], checked.corrected
 
 
 def _stale(path: Path) -> list[dict[str, str]]:

@@ -32,9 +32,23 @@ if TYPE_CHECKING:
     metavar="SPEC",
     help="golden, noisy, repeat, null, random, or chat:model=NAME,base_url=URL; repeatable.",
 )
-@click.option("--seeds", default=1, show_default=True, help="How many seeds.")
-@click.option("--first-seed", default=0, show_default=True, help="The first of them.")
-@click.option("--task", "only", multiple=True, metavar="ID", help="Only tasks of this id.")
+@click.option(
+    "--seeds",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="How many seeds.",
+)
+@click.option(
+    "--first-seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 2**53 - 1_000_001),
+    help="The first of them.",
+)
+@click.option(
+    "--task", "only", multiple=True, metavar="ID", help="Only this task: t1, id#t1, id@version#t1."
+)
 @click.option("--concurrency", default=8, show_default=True, help="Episodes at a time.")
 @click.option("--fault-rate", default=0.0, show_default=True, help="Share of failing calls.")
 @click.option("--far-distractors", default=0, show_default=True, help="Tools of other bundles.")
@@ -51,6 +65,11 @@ if TYPE_CHECKING:
 )
 @click.option("--overwrite", is_flag=True, help="Start anew although the file holds records.")
 @click.option("--retry-failed", is_flag=True, help="Play episodes without a reward again.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of byte-exact recordings of every episode; private, for astra replay.",
+)
 @click.option("--url", help="Use this running host's control URL; token in ASTRA_CONTROL_TOKEN.")
 @unaudited
 @accept_missing
@@ -69,6 +88,7 @@ def collect(
     out: Path,
     overwrite: bool,
     retry_failed: bool,
+    record: Path | None,
     url: str | None,
     unaudited: bool,
     missing: tuple[str, ...],
@@ -84,9 +104,18 @@ def collect(
 
     if url is None:
         require_acknowledgement(unaudited)
+    elif not url.startswith(("http://", "https://")):
+        raise UsageError(f"--url {url} is no http URL.", "Give the one that `serve` shows.")
+    if out.exists() and not out.is_file():
+        raise UsageError(f"--out {out} is no regular file.", "Name a file to write records to.")
+    elif record is not None:
+        raise UsageError(
+            "Another host is used, so this command cannot record.",
+            "Start that host with astra serve --record.",
+        )
     specs = [AgentSpec.parse(text) for text in agents]
     tasks = tasks_of(paths, only)
-    with _host(paths, url, missing) as (control_url, token):
+    with _host(paths, url, missing, record) as (control_url, token):
         plan = _plan(
             control_url=control_url,
             token=token,
@@ -126,10 +155,14 @@ def tasks_of(paths: Sequence[Path], only: Sequence[str] = ()) -> list[TaskRef]:
     for path in find_bundles(paths):
         bundle = load_bundle(path)
         for task in bundle.sealed.tasks:
-            if not only or task.id in only:
+            names = {task.id, f"{bundle.manifest.id}#{task.id}", f"{bundle.ref}#{task.id}"}
+            if not only or not names.isdisjoint(only):
                 refs.append(TaskRef(task=f"{bundle.ref}#{task.id}", bundle=bundle))
     if not refs:
-        raise UsageError(f"No task has one of the ids {list(only)}.", "Leave --task out.")
+        raise UsageError(
+            f"None of these bundles has a task {' or '.join(only)}.",
+            "Write t1, id#t1 or id@version#t1, or leave --task out.",
+        )
     return refs
 
 
@@ -148,7 +181,7 @@ def _plan(**values: object) -> CollectPlan:
 
 @contextmanager
 def _host(
-    paths: Sequence[Path], url: str | None, missing: Sequence[str]
+    paths: Sequence[Path], url: str | None, missing: Sequence[str], record: Path | None
 ) -> Iterator[tuple[str, str]]:
     """Control URL and token of the named host, or of one started for this run."""
     if url is not None:
@@ -160,5 +193,6 @@ def _host(
         yield url, token
         return
     layers = [part for name in missing for part in ("--accept-missing-layer", name)]
-    with running_host(paths, ["--unaudited", *layers]) as host:
+    recorded = ["--record", str(record)] if record is not None else []
+    with running_host(paths, ["--unaudited", "--no-open-worlds", *layers, *recorded]) as host:
         yield host.control_url, host.token

@@ -25,8 +25,8 @@ AGENTS = ("golden", "null", "random")
     type=click.Path(path_type=Path),
     help="Folder for the trajectories and the report.",
 )
-@click.option("--random-seeds", default=5, show_default=True, help="Attempts of each agent.")
-def demo(bundles: Path | None, out: Path, random_seeds: int) -> None:
+@click.option("--seeds", default=5, show_default=True, help="Attempts of each agent at each task.")
+def demo(bundles: Path | None, out: Path, seeds: int) -> None:
     """Serve the example bundles, let scripted agents attempt every task, grade, report."""
     from pydantic import SecretStr
 
@@ -41,14 +41,14 @@ def demo(bundles: Path | None, out: Path, random_seeds: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     tasks = tasks_of([folder])
     click.echo("The bundles are served without an audit.", err=True)
-    with running_host([folder], ["--unaudited"]) as host:
+    with running_host([folder], ["--unaudited", "--no-open-worlds"]) as host:
         click.echo(f"host {host.url} (pid {host.pid}), {len(tasks)} tasks", err=True)
         plan = CollectPlan(
             control_url=host.control_url,
             token=SecretStr(host.token),
             tasks=tuple(tasks),
             agents=tuple(AgentSpec(name=name, kind=name) for name in AGENTS),
-            seeds=tuple(range(random_seeds)),
+            seeds=tuple(range(seeds)),
             out=records,
             overwrite=True,
         )

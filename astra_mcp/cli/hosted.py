@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from astra_mcp.errors import HostStartError
-from astra_mcp.settings import CONTROL_TOKEN_ENV
+from astra_mcp.settings import CONTROL_TOKEN_ENV, METRICS_TOKEN_ENV
 
 READY_S: Final = 60.0
 STOP_S: Final = 20.0
@@ -49,10 +49,12 @@ def running_host(paths: Sequence[Path], options: Sequence[str] = ()) -> Iterator
     with tempfile.TemporaryDirectory(prefix="astra-host-") as folder:
         ready = Path(folder) / "ready.json"
         command = [
-            sys.executable, "-m", "astra_mcp.cli", "serve", *map(str, paths), "--port", "0",
+            # -P: without it a module in the current folder would run here, outside the sandbox.
+            sys.executable, "-P", "-m", "astra_mcp.cli", "serve", *map(str, paths), "--port", "0",
             "--ready-file", str(ready), "--until-stdin-closes", *options,
         ]  # fmt: skip
-        env = {key: value for key, value in os.environ.items() if key != CONTROL_TOKEN_ENV}
+        secrets = (CONTROL_TOKEN_ENV, METRICS_TOKEN_ENV)
+        env = {key: value for key, value in os.environ.items() if key not in secrets}
         errors = Path(folder) / "stderr"
         with errors.open("wb") as stderr:
             process = subprocess.Popen(

@@ -7,17 +7,18 @@ agent that does nothing earns nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 from astra_mcp.attempt import Attempt, Call, Message
-from astra_mcp.errors import AstraError
 from astra_mcp.grade.final_state import State, holds, holds_from_the_start
 from astra_mcp.grade.models import Item, ItemKind
 from astra_mcp.match import match_text
 from astra_mcp.task import SubTask, Task
 
 Json = Any
+log = logging.getLogger(__name__)
 Judged = tuple[bool, str]
 
 ANSWER: Final = "answer"
@@ -116,7 +117,10 @@ def _answer(task: Task, attempt: Attempt, locale: str) -> Judged | None:
         return False, "no answer was given"
     try:
         right = match_text(task.answer.match, task.answer.value, attempt.answer or "", locale)
-    except AstraError:
+    except Exception:
+        # Whatever an answer makes the matcher do, it is no right answer: raising further would let
+        # an agent turn a bad reward into none.
+        log.exception("an answer of task %s could not be compared", task.id)
         return False, "the answer could not be compared"
     return (True, "the answer is right") if right else (False, "the answer is not accepted")
 

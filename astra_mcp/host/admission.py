@@ -14,6 +14,7 @@ from typing import Final
 
 from astra_mcp.concurrency import Gate
 from astra_mcp.errors import BusyError
+from astra_mcp.host.metrics import AdmissionCounts
 from astra_mcp.settings import HostSettings
 
 #: Bounds of the advice, in seconds.
@@ -30,9 +31,13 @@ class Admission:
     Args:
         settings: How many slots there are, and how many requests may wait how long.
         clock: Seconds, monotonic.
+
+    Attributes:
+        counts: How long requests waited, and how many were sent away.
     """
 
     def __init__(self, settings: HostSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.counts = AdmissionCounts()
         self._gate = Gate(settings.max_episodes, settings.max_waiting, settings.wait_s)
         self._clock = clock
         self._stopping = False
@@ -55,10 +60,13 @@ class Admission:
         Raises:
             BusyError: the host is full, with the seconds after which to try again.
         """
+        came = self._clock()
         try:
             await self._gate.enter()
         except BusyError as error:
+            self.counts.refused += 1
             raise self._full() from error
+        self.counts.waits.observe(self._clock() - came)
 
     def take_anyway(self) -> None:
         """Take a slot for an episode that exists already, whatever the limit says."""

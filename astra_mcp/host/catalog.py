@@ -7,6 +7,7 @@ golden run of a task happens once per load and is kept with it.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -18,12 +19,16 @@ import anyio
 
 from astra_mcp.attempt import Golden
 from astra_mcp.bundle import Bundle
+from astra_mcp.concurrency import within
 from astra_mcp.errors import BundleError, UsageError
 from astra_mcp.golden import run_plan
 from astra_mcp.sandbox import Sandbox
+from astra_mcp.settings import LOAD_S
 from astra_mcp.store import find_bundles, load_bundle, read_identity
 from astra_mcp.task import Task
 from astra_mcp.world import BundleWorld, World
+
+log = logging.getLogger("astra_mcp.host")
 
 
 @dataclass
@@ -42,10 +47,12 @@ class Entry:
         Raises:
             ReplayError: the plan does not give what the task declares.
         """
-        async with self.lock:
-            if task.id not in self.golden:
-                self.golden[task.id] = await run_plan(self.world, task, self.bundle.digest)
-            return self.golden[task.id]
+        if task.id not in self.golden:
+            with within(LOAD_S, f"The golden run of {self.bundle.ref}#{task.id}"):
+                async with self.lock:
+                    if task.id not in self.golden:
+                        self.golden[task.id] = await run_plan(self.world, task, self.bundle.digest)
+        return self.golden[task.id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,12 @@ class Catalog:
         capacity: Loaded bundles kept when nobody holds them.
         trusted: Worlds of the operator's own objects by id; served without tasks.
 
+    Attributes:
+        unreadable: Why bundles found in a folder are not served, by file name: one that does not
+            parse must not keep the others from being served. One that was named itself must.
+
     Raises:
-        BundleError: nothing found, or two bundles of one id.
+        BundleError: nothing found that can be read, or two bundles of one id.
     """
 
     def __init__(
@@ -84,11 +95,21 @@ class Catalog:
         self._versions: dict[str, str] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
         self._loading: dict[str, anyio.Lock] = {}
+        self.unreadable: dict[str, BundleError] = {}
         for path in find_bundles(paths) if paths or not self._trusted else ():
-            self._register(path)
+            try:
+                found = read_identity(path)
+            except BundleError as error:
+                if path in paths:
+                    raise
+                log.error("not served: %s", error)
+                self.unreadable[path.name] = _named(error, path, path.name)
+                continue
+            self._register(path, *found)
+        if self.unreadable and not self._paths:
+            raise next(iter(self.unreadable.values()))
 
-    def _register(self, path: Path) -> None:
-        bundle_id, version = read_identity(path)
+    def _register(self, path: Path, bundle_id: str, version: str) -> None:
         if bundle_id in self._paths or bundle_id in self._trusted:
             raise BundleError(
                 f"Two bundles have the id {bundle_id}; one is at {path}.",
@@ -102,6 +123,11 @@ class Catalog:
         """Ids of every bundle served, in the order given."""
         return list(self._paths)
 
+    @property
+    def loaded_count(self) -> int:
+        """Bundles in memory."""
+        return len(self._loaded)
+
     def knows(self, bundle_id: str) -> bool:
         """Whether a bundle of that id is served."""
         return bundle_id in self._paths or bundle_id in self._trusted
@@ -112,10 +138,10 @@ class Catalog:
         Raises:
             UsageError: no such bundle, or another version of it.
         """
-        bundle_id, _, version = ref.partition("@")
+        bundle_id, at, version = ref.partition("@")
         if bundle_id not in self._paths:
             raise UsageError(f"There is no bundle {bundle_id!r} here.", "See list_tasks.")
-        if version and version != self._versions[bundle_id]:
+        if at and version != self._versions[bundle_id]:
             raise UsageError(
                 f"{bundle_id} is served in version {self._versions[bundle_id]}, not {version}.",
                 "Ask for the served version, or serve the other one.",
@@ -128,18 +154,24 @@ class Catalog:
         Raises:
             BundleError: the files do not hold a valid bundle.
         """
-        lock = self._loading.setdefault(bundle_id, anyio.Lock())
-        async with lock:
-            entry = self._loaded.get(bundle_id)
-            if entry is None:
-                path = self._paths[bundle_id]
-                bundle = await anyio.to_thread.run_sync(load_bundle, path)
-                entry = Entry(bundle, BundleWorld.from_bundle(bundle, self._sandbox))
-                self._loaded[bundle_id] = entry
-            self._loaded.move_to_end(bundle_id)
-            entry.users += 1
+        entry = self._loaded.get(bundle_id)
+        if entry is None:
+            with within(LOAD_S, f"Loading {bundle_id}"):
+                async with self._loading.setdefault(bundle_id, anyio.Lock()):
+                    entry = self._loaded.get(bundle_id) or await self._read(bundle_id)
+        self._loaded.move_to_end(bundle_id)
+        return entry
+
+    async def _read(self, bundle_id: str) -> Entry:
+        path = self._paths[bundle_id]
         try:
-            await self._shrink()
+            bundle = await anyio.to_thread.run_sync(load_bundle, path, abandon_on_cancel=True)
+        except BundleError as error:
+            raise _named(error, path, bundle_id) from error
+        entry = Entry(bundle, BundleWorld.from_bundle(bundle, self._sandbox), users=1)
+        self._loaded[bundle_id] = entry
+        try:
+            await self.shrink()
         finally:
             entry.users -= 1
         return entry
@@ -166,19 +198,48 @@ class Catalog:
 
         return Held(entry.world, entry.bundle.manifest.title, release)
 
-    async def _shrink(self) -> None:
+    async def shrink(self) -> None:
+        """Drop loaded bundles beyond the capacity that nobody holds, least recently used first."""
         idle = [key for key, entry in self._loaded.items() if entry.users == 0]
         for key in idle[: max(0, len(self._loaded) - self._capacity)]:
-            await self._loaded.pop(key).world.aclose()
+            entry = self._loaded.get(key)
+            if entry is not None and entry.users == 0:  # it may have changed while one was closed
+                del self._loaded[key]
+                with anyio.CancelScope(shield=True):
+                    await entry.world.aclose()
 
     async def others(self, bundle_id: str, count: int, seed: str) -> list[Entry]:
-        """Up to `count` other bundles drawn by `seed`, for far distractors."""
+        """Up to `count` other bundles drawn by `seed`, for far distractors.
+
+        One that cannot be loaded is passed over. Each is held: the caller counts `users` down.
+        """
         ids = sorted(other for other in self._paths if other != bundle_id)
         drawn = random.Random(seed).sample(ids, min(count, len(ids)))
-        return [await self.load(other) for other in drawn]
+        found: list[Entry] = []
+        try:
+            for other in drawn:
+                try:
+                    entry = await self.load(other)
+                except BundleError as error:
+                    log.warning("no distractors from %s: %s", other, error)
+                    continue
+                entry.users += 1
+                found.append(entry)
+        except BaseException:
+            for entry in found:
+                entry.users -= 1
+            raise
+        return found
 
     async def aclose(self) -> None:
         """End every world."""
         for world in [*self._trusted.values(), *(e.world for e in self._loaded.values())]:
             await world.aclose()
         self._loaded.clear()
+
+
+def _named(error: BundleError, path: Path, name: str) -> BundleError:
+    """The error with the bundle's name for its place on this machine: callers are elsewhere."""
+    return BundleError(
+        error.message.replace(str(path), name), error.remedy.replace(str(path), name)
+    )

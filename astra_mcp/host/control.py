@@ -1,8 +1,9 @@
-"""The control plane: seven operations on episodes as MCP tools, for trainers and collectors.
+"""The control plane: operations on episodes as MCP tools, for trainers and collectors.
 
 A service like any other on the transport; whoever holds the control token may call it. Expected
 values and plans are in one answer only: get_episode with reveal. Errors are tool results
-`code: message remedy`, so that a client needs one way to read them.
+`code: message remedy`, so that a client needs one way to read them; `busy` says in its structured
+content, too, after how many seconds to try again.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import orjson
 from pydantic import ValidationError
 
 from astra_mcp import __version__, errors
-from astra_mcp.errors import AstraError, UnknownResource, UnknownTool, UsageError
+from astra_mcp.episode import Episode
+from astra_mcp.errors import AstraError, BusyError, UnknownResource, UnknownTool, UsageError
 from astra_mcp.golden import declared
 from astra_mcp.host.catalog import Catalog, Entry
 from astra_mcp.host.control_models import (
     CloseEpisode,
     GetEpisode,
+    Heartbeat,
     ListTasks,
     OpenEpisode,
     PostMessage,
@@ -37,6 +40,7 @@ from astra_mcp.host.service import (
     ToolResult,
 )
 from astra_mcp.task import Task
+from astra_mcp.world import changes_between
 
 Json = Any
 Handler = Callable[[Any], Awaitable[dict[str, Json]]]
@@ -64,6 +68,7 @@ class ControlService:
             "submit_answer": (SubmitAnswer, self._submit),
             "get_episode": (GetEpisode, self._get),
             "close_episode": (CloseEpisode, self._close),
+            "heartbeat": (Heartbeat, self._heartbeat),
         }
         self._listing = ToolListing(
             [
@@ -97,6 +102,9 @@ class ControlService:
             return ToolResult.error(errors.INVALID_ARGUMENTS, _first_problem(error))
         try:
             return ToolResult.ok(await handler(request))
+        except BusyError as error:
+            hint = {"code": error.code, "retry_after_s": error.retry_after_s}
+            return ToolResult(hint, f"{error.code}: {error}", is_error=True, code=error.code)
         except AstraError as error:
             return ToolResult.error(error.code, str(error))
 
@@ -109,6 +117,9 @@ class ControlService:
         start = _cursor(request.cursor)
         tasks: list[dict[str, Json]] = []
         broken: list[dict[str, str]] = []
+        if request.bundle is None and start == 0:
+            lost = self._catalog.unreadable.items()
+            broken += [{"bundle": name, "error": str(error)} for name, error in lost]
         for bundle_id in ids[start : start + request.limit]:
             try:
                 entry = await self._catalog.load(bundle_id)
@@ -124,13 +135,10 @@ class ControlService:
         }
 
     async def _open(self, request: OpenEpisode) -> dict[str, Json]:
-        key = fingerprint("open_episode", request.model_dump(mode="json"))
-        return await self._episodes.requests.once(
-            request.request_id, key, lambda: self._episodes.open(request)
-        )
+        return await self._episodes.open(request)
 
     async def _post(self, request: PostMessage) -> dict[str, Json]:
-        live = self._episodes.get(request.episode_id)
+        live = await self._episodes.find(request.episode_id)
         live.touch()
 
         async def run() -> dict[str, Json]:
@@ -138,10 +146,10 @@ class ControlService:
             return reply.model_dump(mode="json")
 
         key = fingerprint("post_message", request.episode_id, request.text)
-        return await self._episodes.requests.once(request.request_id, key, run)
+        return await live.requests.once(request.request_id, key, run)
 
     async def _submit(self, request: SubmitAnswer) -> dict[str, Json]:
-        live = self._episodes.get(request.episode_id)
+        live = await self._episodes.find(request.episode_id)
 
         async def run() -> dict[str, Json]:
             grade = await live.episode.submit(request.answer, request.request_id)
@@ -149,24 +157,27 @@ class ControlService:
             return grade.model_dump(mode="json")
 
         key = fingerprint("submit_answer", request.episode_id, request.answer)
-        return await self._episodes.requests.once(request.request_id, key, run)
+        return await live.requests.once(request.request_id, key, run)
 
     async def _close(self, request: CloseEpisode) -> dict[str, Json]:
-        live = self._episodes.get(request.episode_id)
+        live = await self._episodes.find(request.episode_id)
 
         async def run() -> dict[str, Json]:
-            await live.episode.close()
+            await live.episode.close(request_id=request.request_id)
             self._episodes.settle(live)
             return {"status": live.episode.status, "reason": live.episode.reason}
 
         key = fingerprint("close_episode", request.episode_id)
-        return await self._episodes.requests.once(request.request_id, key, run)
+        return await live.requests.once(request.request_id, key, run)
 
     async def _get(self, request: GetEpisode) -> dict[str, Json]:
-        live = self._episodes.get(request.episode_id)
+        live = await self._episodes.find(request.episode_id)
         live.touch()
         seen = episode_json(live)
-        return seen | reveal_json(live) if request.reveal else seen
+        return seen | await reveal_json(live) if request.reveal else seen
+
+    async def _heartbeat(self, request: Heartbeat) -> dict[str, Json]:
+        return {"open": [key for key in request.episode_ids if self._episodes.touch(key)]}
 
 
 def episode_json(live: Live) -> dict[str, Json]:
@@ -185,16 +196,36 @@ def episode_json(live: Live) -> dict[str, Json]:
         "record": {
             "messages": episode.transcript,
             "calls": [call.model_dump(mode="json") for call in episode.calls],
+            "attempt": attempt_json(episode),
         },
     }
 
 
-def reveal_json(live: Live) -> dict[str, Json]:
+def attempt_json(episode: Episode) -> dict[str, Json]:
+    """What the grader saw beside the calls: enough to grade the attempt again later."""
+    attempt = episode.attempt()
+    opened = {message.opened for message in attempt.messages}
+    turns = episode.task.turns
+    return {
+        "turns": [
+            {"id": turn.id, "say": turn.say}
+            for turn in turns
+            if turn is turns[0] or turn.id in opened
+        ],
+        "messages": [message.model_dump(mode="json") for message in attempt.messages],
+        "answer": attempt.answer,
+        "changes": changes_between(episode.bundle.state, attempt.final_state),
+        "state_hash": episode.environment.state_hash,
+    }
+
+
+async def reveal_json(live: Live) -> dict[str, Json]:
     """The sealed part of an episode's task: expected values and the golden calls."""
     episode = live.episode
+    golden = await episode.golden_run()
     return {
         "expected": {name: expect.value for name, expect in declared(episode.task)},
-        "plan": [step.model_dump(mode="json") for step in episode.golden.steps],
+        "plan": [step.model_dump(mode="json") for step in golden.steps],
     }
 
 
@@ -271,6 +302,6 @@ class ControlResources:
             public = entry.bundle.manifest.model_dump(mode="json")
             return public | {"digest": entry.bundle.digest}
         if len(parts) == 3 and parts[0] == "episodes" and parts[2] in ("trajectory", "grade"):
-            seen = episode_json(self._episodes.get(parts[1]))
+            seen = episode_json(await self._episodes.find(parts[1]))
             return seen if parts[2] == "trajectory" else {"grade": seen["grade"]}
         return None

@@ -29,7 +29,9 @@ class Request(BaseModel):
 class ListTasks(Request):
     """List tasks that episodes can be opened for, a page at a time."""
 
-    bundle: str | None = Field(default=None, description="Only tasks of this bundle id")
+    bundle: str | None = Field(
+        default=None, max_length=120, description="Only tasks of this bundle id"
+    )
     limit: int = Field(default=100, ge=1, le=1000, description="Bundles per page")
     cursor: str | None = Field(default=None, description="next_cursor of the page before")
 
@@ -72,6 +74,12 @@ class GetEpisode(Request):
 
     episode_id: EpisodeId
     reveal: bool = False
+
+
+class Heartbeat(Request):
+    """Start the idle leases of open episodes anew, for agents that think long; names those open."""
+
+    episode_ids: list[EpisodeId] = Field(max_length=10_000)
 
 
 class CloseEpisode(Request):

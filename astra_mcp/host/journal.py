@@ -35,6 +35,8 @@ from astra_mcp.world import apply_changes
 Json = Any
 SUFFIX: Final = ".jsonl"
 FINISHED: Final = "finished"
+#: Longest wait for the disk, in seconds.
+COMMIT_S: Final = 30.0
 LOCK: Final = ".lock"
 SALT: Final = ".salt"
 _ID: Final = re.compile(r"ep_[0-9a-f]{24}")
@@ -51,17 +53,18 @@ class JournalFile:
         JournalError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path, finished: Path) -> None:
+    def __init__(self, path: Path, finished: Path, *, new: bool) -> None:
         self.path = path
         self._finished = finished
         self._fd = -1
+        only = os.O_CREAT | os.O_EXCL if new else 0
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | only, 0o600)
             self._size = self._before = os.fstat(self._fd).st_size
         except OSError as error:
             self.close()
             raise _unwritable(error) from error
-        self._new = self._size == 0
+        self._new = new
         self._broken = False
 
     def append(self, event: Mapping[str, Json]) -> None:
@@ -92,7 +95,14 @@ class JournalFile:
             JournalError: it may not be there; the file is as before it.
         """
         try:
-            await anyio.to_thread.run_sync(self._to_disk)
+            with anyio.fail_after(COMMIT_S):
+                await anyio.to_thread.run_sync(self._to_disk, abandon_on_cancel=True)
+        except TimeoutError as error:
+            self._broken = True  # nobody can say what is on the disk
+            raise JournalError(
+                f"The disk of the journals did not answer within {COMMIT_S:g} s.",
+                "Mend the disk, then restart the host.",
+            ) from error
         except OSError as error:
             self._cut_back()
             raise _unwritable(error) from error
@@ -191,15 +201,15 @@ class JournalFolder:
         """Random bytes that stay the same as long as the folder does."""
         return self._salt
 
-    def open(self, episode_id: str) -> JournalFile | MemoryJournal:
+    def open(self, episode_id: str, *, new: bool) -> JournalFile | MemoryJournal:
         """The journal of an episode, new or continued.
 
         Raises:
-            JournalError: it cannot be opened.
+            JournalError: it cannot be opened, or there is one already though it should be new.
         """
         if self.path is None:
             return MemoryJournal()
-        return JournalFile(self.path / f"{episode_id}{SUFFIX}", self.path / FINISHED)
+        return JournalFile(self.path / f"{episode_id}{SUFFIX}", self.path / FINISHED, new=new)
 
     def unfinished(self) -> Iterator[Path]:
         """Journals of episodes that had not ended, or had just done so."""
@@ -266,7 +276,7 @@ class Saved:
     @property
     def ended(self) -> bool:
         """Whether the episode had ended."""
-        return any(event["event"] in ("submit", "end") for event in self.events[-2:])
+        return any(event["event"] in ("submit", "end") for event in self.events)
 
 
 def read_journal(path: Path) -> Saved:
@@ -292,10 +302,13 @@ def read_journal(path: Path) -> Saved:
     return Saved(parsed[0], parsed[1:], bool(rest))
 
 
-def never_opened(path: Path) -> bool:
-    """Whether a kill came before the header was whole, so that nobody knows of the episode."""
+def drop_unopened(path: Path) -> bool:
+    """Delete a journal whose header a kill cut short: nobody was told of its episode."""
     with path.open("rb") as file:
-        return b"\n" not in file.read(1 << 20)
+        if b"\n" in file.read(1 << 20):
+            return False
+    path.unlink()
+    return True
 
 
 def fold_state(first: State, events: list[dict[str, Json]]) -> State:

@@ -7,12 +7,14 @@ byte that they give comes from the sealed part except the user turns that `ask_u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from astra_mcp import errors
 from astra_mcp.bundle import Server, ToolSpec
 from astra_mcp.episode import Episode
 from astra_mcp.errors import AstraError, UnknownTool
+from astra_mcp.host.metrics import INJECTED
 from astra_mcp.host.service import (
     CallContext,
     ResourceProvider,
@@ -20,7 +22,7 @@ from astra_mcp.host.service import (
     ToolListing,
     ToolResult,
 )
-from astra_mcp.rules import ASK_USER, SUBMIT
+from astra_mcp.rules import ASK_USER, FAULT_TEXT, SUBMIT
 from astra_mcp.world import Environment, Outcome, World
 
 Json = Any
@@ -50,6 +52,10 @@ IO_TOOLS: Final[tuple[Mapping[str, Json], ...]] = (
 )
 
 
+#: What an agent that submits its own answer hears.
+ACCEPTED: Final = ToolResult(None, "accepted")
+
+
 def wire_tool(spec: ToolSpec) -> dict[str, Json]:
     """A tool as MCP shows it."""
     return {
@@ -62,9 +68,11 @@ def wire_tool(spec: ToolSpec) -> dict[str, Json]:
 
 
 def result_of(outcome: Outcome) -> ToolResult:
-    """An outcome as MCP shows it."""
-    if outcome.failure is not None:
-        return ToolResult.error(outcome.failure.code, outcome.failure.message)
+    """An outcome as MCP shows it; one that was made on purpose is counted apart."""
+    if (failure := outcome.failure) is not None:
+        shown = ToolResult.error(failure.code, failure.message)
+        injected = FAULT_TEXT.get(failure.code) == failure.message
+        return replace(shown, code=INJECTED) if injected else shown
     return ToolResult.ok(outcome.result)
 
 
@@ -143,7 +151,6 @@ class EpisodeService:
         self._touch = touch
         self._server = server
         self._listings: dict[tuple[str, ...], ToolListing] = {}
-        self._replies: dict[str, ToolResult] = {}
         self._subscribers = Subscribers()
         episode.on_tools_changed(self._subscribers.notify)
 
@@ -166,7 +173,7 @@ class EpisodeService:
         self._touch()
         try:
             if self._episode.spec.agent_io and name in (ASK_USER, SUBMIT):
-                return await self._io_once(name, arguments, ctx.call_id)
+                return await self._io(name, arguments, ctx.call_id)
             outcome = await self._episode.call(name, arguments, ctx.call_id, ctx.progress)
         except AstraError as error:
             return ToolResult.error(error.code, str(error))
@@ -174,26 +181,18 @@ class EpisodeService:
             raise UnknownTool(name)
         return result_of(outcome)
 
-    async def _io_once(
+    async def _io(
         self, name: str, arguments: Mapping[str, Json], call_id: str | None
     ) -> ToolResult:
-        """`_io`, but a repeated call id gives the first reply and says nothing again."""
-        if call_id is not None and call_id in self._replies:
-            return self._replies[call_id]
-        reply = await self._io(name, arguments)
-        if call_id is not None:
-            self._replies[call_id] = reply
-        return reply
-
-    async def _io(self, name: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Speak for the agent; a repeated call id gives the first reply and says nothing again."""
         key = "text" if name == ASK_USER else "answer"
         text = arguments.get(key)
         if set(arguments) != {key} or not isinstance(text, str) or not text:
             return ToolResult.error(errors.INVALID_ARGUMENTS, f"give {key}, a text, and no more")
         if name == SUBMIT:
-            await self._episode.submit(text)
-            return ToolResult(None, "accepted")
-        reply = await self._episode.post_message(text)
+            await self._episode.submit(text, call_id=call_id)
+            return ACCEPTED
+        reply = await self._episode.post_message(text, call_id=call_id)
         return ToolResult(None, reply.text or "The user has nothing more to say.")
 
     def subscribe(self, on_tools_changed: Callable[[], None]) -> Callable[[], None]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from astra_mcp.concurrency import within
 from astra_mcp.episode import now_s
 from astra_mcp.errors import BusyError
 from astra_mcp.host.catalog import Catalog, Held
 from astra_mcp.host.planes import WorldService
+from astra_mcp.host.shards import mark
 from astra_mcp.host.tokens import new_token, token_hash
 from astra_mcp.host.transport import Endpoint
-from astra_mcp.settings import HostSettings
+from astra_mcp.settings import LOAD_S, HostSettings
 from astra_mcp.world import Environment
 
 
@@ -53,13 +55,14 @@ class Plays:
         try:
             held = await self._catalog.hold(bundle_id)
             try:
-                environment = await held.world.open()
+                with within(LOAD_S, "Opening a world"):
+                    environment = await held.world.open()
             except BaseException:
                 held.release()
                 raise
         finally:
             self._opening -= 1
-        token, now = new_token(), now_s()
+        token, now = new_token(mark(self._settings)), now_s()
         self._plays[token_hash(token)] = _Play(held, environment, now, now)
         return token
 
@@ -90,6 +93,7 @@ class Plays:
             await self._end(key)
 
     async def _end(self, key: str) -> None:
-        play = self._plays.pop(key)
-        await play.environment.aclose()
-        play.held.release()
+        play = self._plays.pop(key, None)
+        if play is not None:
+            await play.environment.aclose()
+            play.held.release()

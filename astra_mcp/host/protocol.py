@@ -20,8 +20,10 @@ from typing import Any, Final
 
 import orjson
 
+from astra_mcp.canonical import deeper_than
 from astra_mcp.host.service import Era, McpService
 from astra_mcp.host.wire import encode
+from astra_mcp.settings import MAX_JSON_DEPTH
 
 Json = Any
 RequestId = int | str
@@ -141,12 +143,17 @@ def parse(body: bytes) -> Message:
     Integers beyond 64 bits arrive as floats; nesting beyond 1024 levels is a parse error.
 
     Raises:
-        RpcError: -32700 for what is no JSON, -32600 for a batch or a malformed message; status 400.
+        RpcError: -32700 for what is no JSON, -32600 for a batch, a malformed message, or one that
+            is nested deeper than `MAX_JSON_DEPTH`; status 400.
     """
     try:
         message = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RpcError(PARSE_ERROR, "Parse error: the body is not JSON.", status=400) from error
+    if body.count(b"[") + body.count(b"{") > MAX_JSON_DEPTH and deeper_than(
+        message, MAX_JSON_DEPTH
+    ):
+        raise _malformed(f"The message is nested deeper than {MAX_JSON_DEPTH} levels.")
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise _malformed("Body must be a single JSON-RPC 2.0 message; batches are not taken.")
     method = message.get("method")
@@ -223,9 +230,8 @@ def check_modern(
     if type(meta) is not dict:
         need = f"the required {VERSION_KEY!r} and {CAPABILITIES_KEY!r} envelope keys"
         raise RpcError(INVALID_PARAMS, f"params._meta must be an object carrying {need}")
-    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-    if missing:
-        listed = ", ".join(missing)
+    if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
+        listed = ", ".join(key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta)
         message = f"params._meta is missing the required envelope key(s): {listed}"
         raise RpcError(INVALID_PARAMS, message)
     _check_headers(request, meta, headers)

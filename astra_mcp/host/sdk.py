@@ -21,7 +21,7 @@ import anyio
 
 from astra_mcp.errors import BusyError, HttpError, UsageError
 from astra_mcp.host.http import BODY_LIMIT, HttpRequest
-from astra_mcp.host.protocol import INTERNAL_ERROR, METHOD_HEADER
+from astra_mcp.host.protocol import INTERNAL_ERROR, METHOD_HEADER, VERSION_HEADER, era_of
 from astra_mcp.host.router import Plain
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class SdkMount:
 
     Attributes:
         route: What a router's `resolve` returns.
+        deadline_s: As given; requests that come later have it.
 
     Raises:
         UsageError: `server` is no SDK server.
@@ -76,7 +77,7 @@ class SdkMount:
         self._app = _application(server, body_limit, idle_s, limit, event_store, retry_ms)
         self._body_limit = body_limit
         self._limit = limit
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._streams: set[anyio.CancelScope] = set()
         self._running = False
         self.route = Plain(self._handle, ("GET", "POST", "DELETE"))
@@ -114,7 +115,7 @@ class SdkMount:
         if streams:
             self._streams.add(scope)
         else:
-            scope.deadline = anyio.current_time() + self._deadline_s
+            scope.deadline = anyio.current_time() + self.deadline_s
         try:
             with scope:
                 path = {"path": _PATH, "raw_path": _PATH.encode(), "root_path": ""}
@@ -122,7 +123,7 @@ class SdkMount:
         finally:
             self._streams.discard(scope)
         if scope.cancelled_caught:
-            await exchange.finish(_stopped(self._deadline_s))
+            await exchange.finish(_stopped(self.deadline_s))
 
 
 @asynccontextmanager
@@ -154,6 +155,13 @@ class _Exchange:
         await self._request.send(message)
         if message["type"] == "http.response.body":
             self.ended = not message.get("more_body")
+        elif any(
+            name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+            for name, value in message.get("headers", ())
+        ):
+            # An ASGI server may keep the head until the first part of the body, and a stream's
+            # first event may be long in coming.
+            await self._request.chunk(b"")
 
     async def finish(self, failure: HttpError) -> None:
         """End an answer that was stopped: with its last chunk, or as a failure."""
@@ -164,7 +172,9 @@ class _Exchange:
 
 
 def _is_stream(request: HttpRequest) -> bool:
-    listens = request.headers.get(METHOD_HEADER) == b"subscriptions/listen"
+    """Whether its answer has no end; the 2026 era's header is compared with the body by the SDK."""
+    modern = era_of(request.headers.get(VERSION_HEADER)) == "2026"
+    listens = modern and request.headers.get(METHOD_HEADER) == b"subscriptions/listen"
     return request.method == "GET" or (request.method == "POST" and listens)
 
 

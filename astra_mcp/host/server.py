@@ -1,16 +1,15 @@
 """The process that listens: it binds the port itself, serves one application, and drains.
 
-uvicorn with httptools on whatever loop runs (`run` gives it uvloop). What uvicorn leaves open is
-closed here: the size of a request's head, how long a client may take to send a request or to read
-an answer, and signals, which end `serve` after a drain with a deadline. There is no access log:
-paths hold tokens.
+uvicorn runs it on whatever loop there is (`run` gives it uvloop) with connections of our own
+(connection.py). What it leaves open is closed here: clients that are slow to ask or to read are
+looked for, and signals end `serve` after a drain with a deadline. There is no access log: paths
+hold tokens.
 
 Invariant: when `serve` returns, no connection and no task of it is left.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import math
@@ -18,7 +17,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -26,13 +25,11 @@ import anyio
 import anyio.lowlevel
 import uvicorn
 from anyio.abc import TaskStatus
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from astra_mcp.errors import ListenError
-from astra_mcp.host.http import Receive, Scope, Send, error_body
+from astra_mcp.host.connection import Connection, Traffic
+from astra_mcp.host.http import Receive, Scope, Send
 
-#: Most bytes of request line and headers.
-HEAD_LIMIT: Final = 32 * 1024
 T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
 
@@ -64,96 +61,6 @@ class Application(Protocol):
         """End streams and refuse new requests: the server is about to stop."""
 
 
-class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 connection with limits on a request's head and on slowness."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock: a client that connects has to send a request."""
-        super().connection_made(transport)
-        self._began: float | None = self.loop.time()
-        self._paused: float | None = None
-        self._head_bytes = 0
-        self._unfinished = 0
-        self._in_head = False
-
-    def data_received(self, data: bytes) -> None:
-        """Feed the parser, and refuse a head that grows without an end."""
-        super().data_received(data)
-        if self._in_head:
-            self._unfinished += len(data)
-            if self._unfinished > HEAD_LIMIT and not self.transport.is_closing():
-                self.send_400_response("")
-
-    def on_message_begin(self) -> None:
-        """Start the clock of one request."""
-        super().on_message_begin()
-        self._began = self.loop.time()
-        self._head_bytes = self._unfinished = 0
-        self._in_head = True
-
-    def on_url(self, url: bytes) -> None:
-        """Count the request line."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header, and drop the white space around it, which is no part of its value."""
-        self._count(len(name) + len(value))
-        super().on_header(name, value.strip(b" \t"))
-
-    def on_headers_complete(self) -> None:
-        """The head has ended in time."""
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """The request has come in time."""
-        self._began = None
-        super().on_message_complete()
-
-    def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered: start the clock."""
-        self._paused = self.loop.time()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        self._paused = None
-        super().resume_writing()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, or has too long a head, in the host's own shape, and hang up."""
-        if max(self._head_bytes, self._unfinished) > HEAD_LIMIT:
-            status, text = b"431 Request Header Fields Too Large", "The request's head is too long."
-        else:
-            status, text = b"400 Bad Request", "This is not an HTTP/1.1 request."
-        body = error_body(text, "Send a well-formed request with fewer and shorter headers.")
-        self.transport.write(
-            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-            b"connection: close\r\n\r\n%b" % (status, len(body), body)
-        )
-        self.transport.close()
-
-    def hang_up(self) -> None:
-        """Close the connection: at once when its client does not read, else after the last byte."""
-        if self._paused is None:
-            self.transport.close()
-        else:
-            self.transport.abort()
-
-    def hang_up_if_slow(self, now: float, request_s: float, stalled_s: float) -> None:
-        """Close the connection when its client is later than allowed; `now` in loop seconds."""
-        stalled = self._paused is not None and now - self._paused > stalled_s
-        late = self._began is not None and now - self._began > request_s
-        if stalled or (late and self._paused is None):
-            self.hang_up()
-
-    def _count(self, length: int) -> None:
-        self._head_bytes += length
-        if self._head_bytes > HEAD_LIMIT:
-            raise ValueError("The request's head is too long.")
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How patient a server is with its clients.
@@ -179,8 +86,11 @@ DEFAULT_LIMITS: Final = Limits()
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, saying when it listens."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], traffic: Traffic
+    ) -> None:
         super().__init__(config)
+        self.server_state = traffic
         self._on_ready = on_ready
 
     @contextlib.contextmanager
@@ -207,7 +117,7 @@ class _Server(uvicorn.Server):
         for task in list(self.server_state.tasks):
             task.cancel()
         for connection in list(self.server_state.connections):
-            if isinstance(connection, BoundedProtocol):
+            if isinstance(connection, Connection):
                 connection.hang_up()
 
 
@@ -221,6 +131,9 @@ async def serve(
     drain_s: float = 5.0,
     catch_signals: bool = True,
     limits: Limits = DEFAULT_LIMITS,
+    traffic: Traffic | None = None,
+    shared: bool = False,
+    also: Sequence[socket.socket] = (),
 ) -> None:
     """Listen and serve until `shutdown` is set or, with `catch_signals`, SIGTERM or SIGINT comes.
 
@@ -233,15 +146,19 @@ async def serve(
         drain_s: Requests in flight get so many seconds to end; then they are cancelled.
         catch_signals: Needs the main thread; a second signal ends the drain at once.
         limits: How patient to be with clients.
+        traffic: Where connections and answers are counted, for whoever wants to see them.
+        shared: Other processes listen at the same address; each gets a part of the connections.
+        also: Further bound sockets to serve; closed at the end.
 
     Raises:
         ListenError: The address cannot be bound.
     """
-    sock = _bind(host, port)
-    info = _info(sock)
+    sock = bind(host, port, shared=shared)
+    info = info_of(sock)
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=Connection,
+        proxy_headers=False,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -251,7 +168,7 @@ async def serve(
         timeout_graceful_shutdown=math.ceil(drain_s),
         limit_concurrency=limits.connections,
     )
-    server = _Server(config, lambda: ready(info))
+    server = _Server(config, lambda: ready(info), traffic or Traffic())
     stop = shutdown or anyio.Event()
     with sock:
         async with anyio.create_task_group() as tasks:
@@ -261,7 +178,7 @@ async def serve(
                 # Started, not just scheduled: a signal may come as soon as we say that we listen.
                 await tasks.start(_stop_on_signal, server, stop)
             try:
-                await server.serve(sockets=[sock])
+                await server.serve(sockets=[sock, *also])
             finally:
                 server.cut()
                 tasks.cancel_scope.cancel()
@@ -272,13 +189,23 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return anyio.run(main, backend_options={"use_uvloop": sys.platform != "win32"})
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket bound to an address, not listening yet.
+
+    Args:
+        shared: Others of the same user may bind it, too.
+
+    Raises:
+        ListenError: The address cannot be bound.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             sock.bind(address)
         except OSError:
             sock.close()
@@ -291,7 +218,8 @@ def _bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _info(sock: socket.socket) -> ServerInfo:
+def info_of(sock: socket.socket) -> ServerInfo:
+    """Where a bound socket is reached."""
     host, port = sock.getsockname()[:2]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     name = f"[{reachable}]" if ":" in reachable else reachable
@@ -321,5 +249,5 @@ async def _sweep(server: _Server, limits: Limits) -> None:
         await anyio.sleep(limits.sweep_s)
         now = anyio.current_time()
         for connection in list(server.server_state.connections):
-            if isinstance(connection, BoundedProtocol):
-                connection.hang_up_if_slow(now, limits.request_s, limits.stalled_s)
+            if isinstance(connection, Connection):
+                connection.sweep(now, limits.request_s, limits.stalled_s, limits.keep_alive_s)

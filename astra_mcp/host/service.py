@@ -41,8 +41,8 @@ class ToolListing:
         revision: Hex digest of `wire`; changes exactly when what a client sees changes.
 
     Raises:
-        ValueError: A tool has a key that MCP does not know, no name, a name twice, or no object
-            schema.
+        ValueError: A tool has a key that MCP does not know, no name, a name twice, no object
+            schema, or a parameter that a header must repeat: such headers are not compared here.
     """
 
     __slots__ = ("names", "revision", "specs", "wire")
@@ -54,6 +54,8 @@ class ToolListing:
             raise ValueError("Two tools have the same name. Rename one of them.")
         present = [{k: v for k, v in spec.items() if v is not None} for spec in self.specs]
         self.wire: bytes = encode(present)
+        if b'"x-mcp-header":' in self.wire:
+            raise ValueError("A tool's schema has x-mcp-header. Remove it: no header is compared.")
         self.revision: str = hashlib.sha256(self.wire).hexdigest()[:16]
 
 
@@ -78,11 +80,13 @@ class ToolResult:
         structured: The result as a JSON object; None for a failure and for text-only tools.
         text: The one text block of the answer; a failure's reads `code: message`.
         is_error: Whether the call failed.
+        code: Why, in one word, for those who count; "" for a success. Never sent as it stands.
     """
 
     structured: Mapping[str, Json] | None
     text: str
     is_error: bool = False
+    code: str = field(default="", compare=False)
 
     @classmethod
     def ok(cls, structured: Mapping[str, Json]) -> ToolResult:
@@ -92,7 +96,7 @@ class ToolResult:
     @classmethod
     def error(cls, code: str, message: str) -> ToolResult:
         """A failure: `isError` true, text `code: message`, no structured content."""
-        return cls(None, f"{code}: {message}", True)
+        return cls(None, f"{code}: {message}", True, code)
 
 
 @dataclass(slots=True)

@@ -49,6 +49,7 @@ class Sessions:
         idle_s: Seconds without a request after which `sweep` ends a session.
         limit: Most sessions at a time; `initialize` is refused with BusyError beyond it.
         clock: Seconds, monotonic.
+        mark: What ids begin with, before their random bits (shards.py).
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Sessions:
         idle_s: float = 600.0,
         limit: int = 256,
         clock: Clock = time.monotonic,
+        mark: str = "",
     ) -> None:
         self._open_service = open_service
         self._close_service = close_service
         self._idle_s = idle_s
         self._limit = limit
         self._clock = clock
+        self._mark = mark
         self._opening = 0
         self._sessions: dict[str, Session] = {}
 
@@ -87,7 +90,8 @@ class Sessions:
             service = await self._open_service(client_info)
         finally:
             self._opening -= 1
-        session = Session(secrets.token_hex(16), service, client_info, self._clock())
+        session_id = self._mark + secrets.token_hex(16)
+        session = Session(session_id, service, client_info, self._clock())
         self._sessions[session.id] = session
         return session
 

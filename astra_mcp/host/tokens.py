@@ -16,9 +16,9 @@ from astra_mcp.errors import AuthError
 TOKEN_BYTES: Final = 32
 
 
-def new_token() -> str:
-    """A fresh URL-safe token of 256 random bits."""
-    return secrets.token_urlsafe(TOKEN_BYTES)
+def new_token(mark: str = "") -> str:
+    """A fresh URL-safe token of 256 random bits, after the mark of its shard (shards.py)."""
+    return mark + secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def token_hash(token: str) -> str:

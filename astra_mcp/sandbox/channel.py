@@ -40,6 +40,8 @@ class Line(asyncio.Protocol):
         self._tag = wire.NO_TAG
         self._waiting: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport | None = None
+        # Asked for once: in Python 3.11 finding the running loop costs a system call.
+        self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio: the line is up."""
@@ -116,7 +118,7 @@ class Line(asyncio.Protocol):
             raise LineBreach
         if self.closed and not self._buffer:
             raise LineClosed
-        waiting = asyncio.get_running_loop().create_future()
+        waiting = self._loop.create_future()
         self._tag, self._waiting = tag, waiting
         if self._buffer:
             self._take_frame()

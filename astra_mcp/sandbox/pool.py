@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 import orjson
 
-from astra_mcp.errors import LoadError, SandboxError, SandboxUnavailable
+from astra_mcp.errors import LoadError, SandboxError, SandboxUnavailable, UsageError
 from astra_mcp.sandbox import wire
 from astra_mcp.sandbox.channel import LineBreach, LineClosed
 from astra_mcp.sandbox.forker import Forker
@@ -30,6 +30,9 @@ MANDATORY: Final = ("seccomp", "no_new_privs", "rlimits", "selftest", "language"
 OPTIONAL: Final = ("landlock", "setuid", "netns", "capabilities")
 _LOAD_S: Final = 10.0
 _FORK_S: Final = 30.0
+#: However many episodes start at once: bundles whose code is loaded, workers that start.
+_LOADS: Final = 4
+_FORKS: Final = 16
 _AFTERLIFE_S: Final = 2.0
 _LINE_SLACK: Final = 16384
 _NOTHING_RUNS: Final = "def nothing(state):\n    return {}\n"
@@ -52,11 +55,28 @@ class SandboxSettings:
     wall_margin_s: float = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The living processes of a sandbox, as far as is known.
+
+    Attributes:
+        zygote: Process id, or None.
+        templates, workers: Process ids.
+        started: Workers forked since the start, dead ones included.
+    """
+
+    zygote: int | None
+    templates: Sequence[int]
+    workers: Sequence[int]
+    started: int
+
+
 class Sandbox:
     """One zygote and the templates under it. Start with `Sandbox.start`, end with `aclose`.
 
     Attributes:
         layers: Layer name -> "on" or "off: why".
+        started: Workers forked since the start.
     """
 
     def __init__(self, settings: SandboxSettings) -> None:
@@ -66,6 +86,9 @@ class Sandbox:
         self._booting = asyncio.Lock()
         self._templates: set[Template] = set()
         self.deadlines = Deadlines()
+        self.started = 0
+        self._loads = asyncio.Semaphore(_LOADS)
+        self.forks = asyncio.Semaphore(_FORKS)
         self._closed = False
 
     @classmethod
@@ -74,7 +97,13 @@ class Sandbox:
 
         Raises:
             SandboxUnavailable: not Linux, or a mandatory layer is missing and not allowed to be.
+            UsageError: `allow_missing` names no mandatory layer.
         """
+        if unknown := sorted(settings.allow_missing - set(MANDATORY)):
+            raise UsageError(
+                f"There is no mandatory sandbox layer {', '.join(unknown)}.",
+                f"Choose from {', '.join(MANDATORY)}.",
+            )
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"The sandbox needs Linux, and this is {sys.platform}.",
@@ -114,6 +143,7 @@ class Sandbox:
         memory_mb: int,
         output_bytes: int,
         now_s: float,
+        explain: bool = False,
     ) -> Template:
         """Load a bundle's code.
 
@@ -124,21 +154,31 @@ class Sandbox:
             memory_mb: Memory that a worker may use beyond the bare interpreter.
             output_bytes: Largest result as JSON.
             now_s: What every clock inside says at the start of a call, POSIX seconds.
+            explain: Say which exception a crash was and where; for an author's terminal alone.
 
         Raises:
             LoadError: the code does not compile, is refused, fails at module level or lacks a tool.
         """
         life = int(60 + 100 * call_seconds)
         order = Order(
-            code, dict(tools), call_seconds, _LOAD_S, life, memory_mb, output_bytes, now_s
+            code,
+            dict(tools),
+            call_seconds,
+            _LOAD_S,
+            life,
+            memory_mb,
+            output_bytes,
+            now_s,
+            explain=explain,
         )
         return await self._template(order)
 
     async def _template(self, order: Order) -> Template:
-        try:
-            template = await self._open(order)
-        except WorkerLost:  # the zygote died just now; a new one takes its place
-            template = await self._open(order)
+        async with self._loads:
+            try:
+                template = await self._open(order)
+            except WorkerLost:  # the zygote died just now; a new one takes its place
+                template = await self._open(order)
         self._templates.add(template)
         try:
             first = await template.worker({})
@@ -177,6 +217,17 @@ class Sandbox:
             forker.close()
             raise _not_loaded(answer["error"])
         return Template(self, zygote, forker, order)
+
+    def census(self) -> Census:
+        """Who lives now."""
+        zygote = self._zygote
+        living = [template for template in self._templates if template.alive]
+        return Census(
+            zygote.forker.process.pid if zygote is not None and zygote.alive else None,
+            [template.pid for template in living],
+            [worker.pid for one in living for worker in one.workers if worker.alive],
+            self.started,
+        )
 
     async def _running_zygote(self) -> Zygote:
         async with self._booting:
@@ -227,17 +278,22 @@ class Template:
             blob = orjson.dumps(dict(state))
         except orjson.JSONEncodeError as error:
             raise SandboxError(f"The state is no JSON: {error}.", "Mend the state.") from None
-        order = self.order
-        limit = order.output_bytes + wire.MAX_CHANGES + _LINE_SLACK
         if len(blob) > wire.MAX_FRAME:
             raise SandboxError(
                 f"The state is larger than {wire.MAX_FRAME} bytes.", "Make it smaller."
             )
+        async with self._sandbox.forks:
+            return await self._born(blob, frozenset(state))
+
+    async def _born(self, blob: bytes, tables: frozenset[str]) -> Worker:
+        order = self.order
+        limit = order.output_bytes + wire.MAX_CHANGES + _LINE_SLACK
         try:
             line, process = await self._forker.fork(limit, _FORK_S)
         except (LineClosed, TimeoutError) as error:
             raise self._no_process() from error
-        worker = Worker(self, line, process, frozenset(state))
+        self._sandbox.started += 1
+        worker = Worker(self, line, process, tables)
         try:
             async with asyncio.timeout(_FORK_S + 3 * order.load_seconds):
                 self.layers = orjson.loads(await line.expect())["layers"]
@@ -274,6 +330,11 @@ class Template:
             "A new process of the sandbox did not start, or was killed from outside.",
             "Try again; if it persists, this machine has no process or memory left.",
         )
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 once it was killed."""
+        return self._forker.process.pid
 
     @property
     def alive(self) -> bool:

@@ -16,7 +16,8 @@ from typing import Any, Final
 import orjson
 
 from astra_mcp import errors
-from astra_mcp.errors import SandboxError, ToolFailure
+from astra_mcp.errors import ToolFailure
+from astra_mcp.errors import WorkerLost as WorkerLost
 from astra_mcp.sandbox import wire
 from astra_mcp.sandbox.channel import LineBreach
 
@@ -31,12 +32,6 @@ _OWN_FAULT: Final = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS,
      signal.SIGTRAP}
 )  # fmt: skip
-
-
-class WorkerLost(SandboxError):
-    """A worker, its template or the zygote went away without the tool's doing."""
-
-    code = "worker_lost"
 
 
 @dataclass(frozen=True, slots=True)

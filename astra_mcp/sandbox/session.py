@@ -154,7 +154,7 @@ class Session:
             except (ContractBreach, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a tool raises
-                raise _as_failure(error) from None
+                raise _as_failure(error, order.explain) from None
             finally:
                 self.timer.stop()
         except ToolTimeout:
@@ -211,12 +211,23 @@ def _result(value: Json, limit: int) -> bytes:
     return body
 
 
-def _as_failure(error: Exception) -> ContractBreach:
-    """A tool's own `ToolError` with its code and text; anything else says nothing."""
+def _as_failure(error: Exception, explain: bool) -> ContractBreach:
+    """A tool's own `ToolError` with its code and text; anything else says nothing, unless asked."""
     code = getattr(error, "code", None)
     if type(error).__name__ != "ToolError" or type(code) is not str or not code:
-        return _crash()
+        return ContractBreach(wire.CRASH, _explained(error)) if explain else _crash()
     return ContractBreach(code[: wire.MAX_CODE], _text(error))
+
+
+def _explained(error: Exception) -> str:
+    """Which exception, its text, and the last line of the tool's own code on its way."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == TOOL:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    where = f" (line {line} of tools.py)" if line else ""
+    return f"{type(error).__name__}: {_text(error)}{where}"
 
 
 def _too_much_memory(order: Order) -> ContractBreach:

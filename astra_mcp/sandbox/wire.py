@@ -52,6 +52,8 @@ class Order:
         output_bytes: Largest result.
         now_s: What every clock says, POSIX seconds.
         guarded: Whether the language layer is on; off only in this package's own tests.
+        explain: Whether a crash says which exception it was and where: for authors checking their
+            own code, never where an agent hears it.
     """
 
     code: str
@@ -63,6 +65,7 @@ class Order:
     output_bytes: int
     now_s: float
     guarded: bool = True
+    explain: bool = False
 
 
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))

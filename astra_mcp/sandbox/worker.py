@@ -165,11 +165,14 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._due: dict[Worker, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, worker: Worker, seconds: float) -> None:
         """Give `worker` that many seconds from now."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # see channel.py
+            loop = self._loop = asyncio.get_running_loop()
         self._due[worker] = loop.time() + seconds
         if self._timer is None:
             self._timer = loop.call_later(_SWEEP_S, self._sweep, loop)
@@ -180,6 +183,6 @@ class Deadlines:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
+        self._timer = loop.call_later(_SWEEP_S, self._sweep, loop) if self._due else None
         for worker in [worker for worker, due in self._due.items() if due < now]:
             worker.expire()
-        self._timer = loop.call_later(_SWEEP_S, self._sweep, loop) if self._due else None

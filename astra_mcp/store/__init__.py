@@ -20,12 +20,13 @@ from astra_mcp.store.reading import (
     read_manifest,
 )
 from astra_mcp.store.strict_json import MAX_FILE_BYTES
-from astra_mcp.store.writing import dump_json, repack, save_dir, save_json
+from astra_mcp.store.writing import dump_json, foreign_code, repack, save_dir, save_json
 
 __all__ = [
     "MAX_FILE_BYTES",
     "dump_json",
     "find_bundles",
+    "foreign_code",
     "load_bundle",
     "load_json",
     "load_public",

@@ -93,7 +93,7 @@ def _run(manifest: Manifest) -> str:
             "```",
             "python server.py                    # over stdio, for any MCP client",
             "fastmcp run server.py               # the same through FastMCP",
-            f"astra serve PATH/TO/{manifest.id}   # on the host: episodes, grading, many at once",
+            f"astra serve PATH/TO/{manifest.id} --unaudited   # on the host: episodes, grading",
             "```",
         ]
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
+import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from astra_mcp.bundle import FORMAT, Bundle, Manifest, State, world_digest
@@ -27,6 +28,7 @@ CODE: Final = "tools.py"
 STATE: Final = "state.json"
 TASKS: Final = "sealed/tasks.jsonl"
 _SNIFF: Final = b'"astra-mcp/bundle@'
+_HEAD_KEYS: Final = frozenset({"format", "digests", "manifest"})
 _STATE: Final = TypeAdapter(State)
 M = TypeVar("M", bound=BaseModel)
 
@@ -119,6 +121,8 @@ def read_identity(path: PathLike) -> tuple[str, str]:
         BundleError: they are missing or no text.
     """
     path = Path(path)
+    if (quick := _quick_identity(path)) is not None:
+        return quick
     manifest = _top(path)["manifest"]
     found = (manifest.get("id"), manifest.get("version")) if isinstance(manifest, dict) else ()
     if len(found) != 2 or not all(isinstance(part, str) and part for part in found):
@@ -126,6 +130,27 @@ def read_identity(path: PathLike) -> tuple[str, str]:
             f"{path}: the manifest has no id and version.", "See docs for the bundle format."
         )
     return str(found[0]), str(found[1])
+
+
+def _quick_identity(path: Path) -> tuple[str, str] | None:
+    """`read_identity` without the strict parser, which runs at load; None for the slow way.
+
+    A file that says its id twice gives the last one here and is refused when it is loaded.
+    """
+    folder = path.is_dir()
+    try:
+        raw = orjson.loads(read_bytes(path / HEAD if folder else path))
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        return None
+    if folder and not (raw.keys() == _HEAD_KEYS and isinstance(raw["digests"], dict)):
+        return None
+    manifest = raw.get("manifest")
+    found = (manifest.get("id"), manifest.get("version")) if isinstance(manifest, dict) else ()
+    if len(found) == 2 and all(type(part) is str and part for part in found):
+        return str(found[0]), str(found[1])
+    return None
 
 
 def find_bundles(paths: Sequence[PathLike] | PathLike) -> list[Path]:
@@ -140,20 +165,25 @@ def find_bundles(paths: Sequence[PathLike] | PathLike) -> list[Path]:
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: dict[Path, Path] = {}
     for path in map(Path, given):
-        for bundle in _at(path):
-            found.setdefault(bundle.resolve(), bundle)
+        for real, bundle in _at(path):
+            found.setdefault(real, bundle)
     if not found:
         raise BundleError("No bundle was named.", "Give a bundle, or a folder of bundles.")
     return list(found.values())
 
 
-def _at(path: Path) -> list[Path]:
+def _at(path: Path) -> list[tuple[Path, Path]]:
+    """(where it really is, how it was named) of each bundle at `path`."""
     if not path.exists():
         raise BundleError(f"{path} does not exist.", "Check the path.")
+    real = path.resolve()
     if not path.is_dir() or (path / HEAD).is_file():
-        return [path]
-    children = sorted(path.iterdir(), key=lambda child: child.name)
-    bundles = [c for c in children if not c.name.startswith(".") and _looks_like_one(c)]
+        return [(real, path)]
+    with os.scandir(path) as entries:
+        children = sorted(entries, key=lambda entry: entry.name)
+    # Links are followed one by one; for all others the folder's own place is enough.
+    placed = [(_place(real, child), path / child.name, child) for child in children]
+    bundles = [(at, named) for at, named, child in placed if _looks_like_one(at, child)]
     if not bundles:
         raise BundleError(
             f"{path} holds no bundle.", f"A bundle is a directory with {HEAD}, or a JSON file."
@@ -161,10 +191,16 @@ def _at(path: Path) -> list[Path]:
     return bundles
 
 
-def _looks_like_one(path: Path) -> bool:
-    if path.is_dir():
-        return (path / HEAD).is_file()
-    return path.suffix == ".json" and path.is_file() and _SNIFF in read_bytes(path.resolve())
+def _place(folder: Path, child: os.DirEntry[str]) -> Path:
+    return (folder / child.name).resolve() if child.is_symlink() else folder / child.name
+
+
+def _looks_like_one(at: Path, child: os.DirEntry[str]) -> bool:
+    if child.name.startswith("."):
+        return False
+    if child.is_dir():
+        return (at / HEAD).is_file()
+    return child.name.endswith(".json") and child.is_file() and _SNIFF in read_bytes(at)
 
 
 # ---- parts -----------------------------------------------------------------------------------
@@ -210,7 +246,7 @@ def _head(path: Path, digests: bool = True) -> dict[str, Json]:
     raw = _whole(read_text(path / HEAD), name)
     if not digests:
         raw["digests"] = {}
-    if odd := sorted(set(raw) ^ {"format", "digests", "manifest"}):
+    if odd := sorted(set(raw) ^ _HEAD_KEYS):
         raise BundleError(
             f"{name}: {odd[0]} is {'unknown' if odd[0] in raw else 'missing'}.",
             "It holds format, digests and manifest; `astra repack` writes the digests.",
@@ -339,6 +375,6 @@ def _verify_world(
 
 def _changed(path: Path, files: str) -> NoReturn:
     raise BundleError(
-        f"{path}: {files} is not what the digests in {HEAD} were taken of.",
-        f"Restore it, or run `astra repack {path}` to accept the change.",
+        f"{path}: the digests in {HEAD} were taken of other content: {files} changed.",
+        f"Restore it, or accept the change with `astra check --write {path}`.",
     )

@@ -15,7 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from astra_mcp.canonical import deeper_than
 from astra_mcp.errors import BundleError
+from astra_mcp.settings import MAX_JSON_DEPTH
 
 Json = Any
 
@@ -44,11 +46,15 @@ def read_bytes(path: Path) -> bytes:
         raise BundleError(
             f"{path} cannot be read: {error.strerror}.", "Check its type and permissions."
         ) from error
-    with os.fdopen(handle, "rb") as file:
-        info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode):
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):  # asked first: a directory cannot even be wrapped
             raise BundleError(f"{path} is no regular file.", "A bundle holds regular files only.")
-        data = b"" if info.st_size > MAX_FILE_BYTES else file.read(MAX_FILE_BYTES + 1)
+        # Not the bound itself: asking for 64 MiB costs more than all the rest of a small file.
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = b"" if info.st_size > MAX_FILE_BYTES else file.read(info.st_size + 1)
+    finally:
+        os.close(handle)
     if info.st_size > MAX_FILE_BYTES or len(data) > MAX_FILE_BYTES:
         raise BundleError(
             f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MiB.", "Split or thin the data."
@@ -112,6 +118,10 @@ def parse(text: str, place: str) -> Json:
         # A lone surrogate ("\ud800") is JSON but no Unicode: no digest could be taken over it.
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
+        if text.count("[") + text.count("{") > MAX_JSON_DEPTH and deeper_than(
+            value, MAX_JSON_DEPTH
+        ):
+            fail(f"it is nested deeper than {MAX_JSON_DEPTH} levels")
     except json.JSONDecodeError as error:
         fail(f"no JSON, line {error.lineno} column {error.colno}: {error.msg.lower()}")
     except RecursionError:

@@ -28,10 +28,18 @@ from astra_mcp.store.reading import (
     load_json,
     part_digests,
 )
-from astra_mcp.store.strict_json import one_line, pretty, write_bytes
+from astra_mcp.store.strict_json import (
+    one_line,
+    parse,
+    pretty,
+    read_bytes,
+    read_text,
+    write_bytes,
+)
 
 Json = Any
 
+_CODE: Final = frozenset({".py", ".pyc", ".so", ".pth", ".pyd", ".zip", ".egg"})
 _OWN: Final = frozenset({HEAD, CODE, STATE, TASKS, "server.py", "README.md", "LICENSE"})
 
 
@@ -78,10 +86,32 @@ def save_dir(bundle: Bundle, path: PathLike, overwrite: bool = False) -> None:
             (fresh / name).parent.mkdir(exist_ok=True)
             write_bytes(fresh / name, data)
         _carry_over(path, fresh)
+        _keep_layout(path, fresh)
         _swap(fresh, path)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
+
+
+def foreign_code(path: PathLike) -> list[str]:
+    """Files of a bundle's directory that Python could import and that are not the bundle's own.
+
+    Also `server.py` when it is not the generated one.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return []
+    found = [
+        entry.relative_to(path).as_posix()
+        for entry in sorted(path.rglob("*"))
+        if entry.suffix in _CODE and entry.relative_to(path).as_posix() not in _OWN
+    ]
+    server = path / "server.py"
+    return found + (["server.py"] if server.exists() and read_text(server) != _server() else [])
+
+
+def _server() -> str:
+    return (files("astra_mcp") / "templates" / "server.py.txt").read_text("utf-8")
 
 
 def repack(path: PathLike) -> Bundle:
@@ -111,7 +141,7 @@ def _contents(bundle: Bundle) -> dict[str, bytes]:
         HEAD: pretty({"format": bundle.format, "digests": digests, "manifest": manifest}),
         CODE: bundle.code,
         TASKS: "".join(one_line(line) + "\n" for line in lines),
-        "server.py": (files("astra_mcp") / "templates" / "server.py.txt").read_text("utf-8"),
+        "server.py": _server(),
         "README.md": readme(bundle.manifest, bundle.sealed.tasks),
         "LICENSE": licence_text(bundle.manifest),
     }
@@ -133,6 +163,16 @@ def _check_target(path: Path, overwrite: bool) -> None:
         raise _exists(path)
     if not (path / HEAD).is_file():
         raise BundleError(f"{path} holds something else than a bundle.", "Choose another path.")
+
+
+def _keep_layout(old: Path, fresh: Path) -> None:
+    """Keep the author's line breaks in a state that says the same as the new one."""
+    try:
+        same = canonical_bytes(parse(read_text(old / STATE), STATE)) == read_bytes(fresh / STATE)
+    except BundleError:
+        return  # there was none, or it could not be read: the new one is right
+    if same:
+        shutil.copyfile(old / STATE, fresh / STATE)
 
 
 def _carry_over(old: Path, fresh: Path) -> None:

@@ -1,16 +1,17 @@
 """The control plane of a host, typed: open, message, submit, read, close, list.
 
 Each operation that changes something carries a `request_id`, made once and kept over every repeat,
-so that a lost answer never acts twice. A busy host is waited for, as long as Retry-After says and
-no longer than `busy_s`. Errors: `AuthError` (token), `BusyError` (still busy), `ClientError`
-(everything else, with the host's own words). The control token never enters a message.
+so that a lost answer never acts twice. A busy host is waited for, as long as it says (Retry-After,
+or `retry_after_s` of a busy answer) and no longer than `busy_s`. Errors: `AuthError` (token),
+`BusyError` (still busy), `ClientError` (everything else, with the host's own words). The control
+token never enters a message.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 import aiohttp
@@ -71,6 +72,9 @@ class OpenedEpisode(_Reply):
     endpoints: dict[str, str] = {}
     token: str
     max_calls: int
+    idle_s: float | None = None
+    """The episode ends when nobody uses it for so long; `heartbeat` counts as use."""
+    total_s: float | None = None
     canary: str
 
 
@@ -105,6 +109,12 @@ class Closed(_Reply):
 
     status: str
     reason: str | None = None
+
+
+class _Beating(_Reply):
+    """Which of the episodes asked about are open."""
+
+    open: list[str]
 
 
 class EpisodeRequest(BaseModel):
@@ -199,6 +209,15 @@ class ControlClient:
         args = {"episode_id": episode_id, "reveal": reveal}
         return _model(EpisodeView, await self._call("get_episode", args))
 
+    async def heartbeat(self, episode_ids: Sequence[str]) -> list[str]:
+        """Start the idle leases of these episodes anew, while agents think.
+
+        Returns:
+            Those that are open.
+        """
+        reply = await self._call("heartbeat", {"episode_ids": list(episode_ids)})
+        return _model(_Beating, reply).open
+
     async def close_episode(self, episode_id: str, request_id: str | None = None) -> Closed:
         """End an episode without an answer; its reward is null."""
         args = {"episode_id": episode_id}
@@ -245,7 +264,9 @@ def _structured(tool: str, response: ToolResponse) -> dict[str, Json]:
 def _error(tool: str, response: ToolResponse) -> Exception:
     words = response.text.removeprefix(f"{response.code}: ")
     if response.code == BusyError.code:
-        return BusyError(words, "Try again later, or open fewer episodes at once.")
+        after = (response.structured or {}).get("retry_after_s")
+        after_s = float(after) if isinstance(after, int | float) else 1.0
+        return BusyError(words, "Try again later, or open fewer episodes at once.", after_s)
     if response.code == AuthError.code:
         return AuthError(words, "Check the control token.")
     return ClientError(f"{tool} failed, {response.code}: {words}")

@@ -47,7 +47,7 @@ class ToolResponse:
     """What one tool call gave.
 
     Attributes:
-        structured: `structuredContent`, when there is any.
+        structured: `structuredContent`, when there is any; a failure seldom has some.
         text: The text parts, joined by newlines; for an error `code: message`.
         is_error: Whether the call failed.
         code: The failure's code where the text names one, else "error"; None on success.
@@ -273,9 +273,10 @@ class McpClient:
 def _tool_response(result: Mapping[str, Json]) -> ToolResponse:
     parts = result.get("content") or []
     text = "\n".join(part["text"] for part in parts if part.get("type") == "text")
+    structured = result.get("structuredContent")
     if not result.get("isError", False):
-        return ToolResponse(result.get("structuredContent"), text, False)
+        return ToolResponse(structured, text, False)
     if text.startswith(_UNKNOWN):
         return ToolResponse(None, text, True, UNKNOWN_TOOL)
     match = _CODE.match(text)
-    return ToolResponse(None, text, True, match[1] if match else "error")
+    return ToolResponse(structured, text, True, match[1] if match else "error")

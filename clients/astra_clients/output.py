@@ -123,7 +123,9 @@ class RecordFile:
         if os.fstat(self._fd).st_size:
             found = _meta_hash(meta)
             if found != wanted:
-                what = "has no configuration beside it" if found is None else "has another one"
+                what = "no configuration lies beside it"
+                if found is not None:
+                    what = "they were made with another configuration"
                 raise UsageError(
                     f"{self.path} holds records, and {what}.",
                     "Name another file, repeat the old configuration, or use --overwrite.",

@@ -73,7 +73,7 @@ class CollectPlan(_Plan):
     """Tools of other bundles to mix in."""
     far_band: FarBand = "any"
     """How similar those bundles are."""
-    max_calls: int | None = Field(default=None, ge=1)
+    max_calls: int | None = Field(default=None, ge=1, le=1000)
     """Calls per episode; default: the task's own limit."""
     deadlines: Deadlines = Deadlines()
 

@@ -17,17 +17,21 @@ import aiohttp
 import anyio
 
 from astra_clients.agents import Agent, AgentContext, openai_tool
+from astra_clients.attempts import attempt_fields
 from astra_clients.control import ControlClient, EpisodeView, OpenedEpisode
 from astra_clients.exchange import McpSettings
 from astra_clients.mcp_client import McpClient
 from astra_clients.output import SCHEMA
 from astra_clients.plan import CollectPlan, Job
 from astra_mcp import __version__
+from astra_mcp.concurrency import task_group
 from astra_mcp.errors import AstraError, AuthError
 from astra_mcp.grade import Grade, no_grade
 
 Json = Any
 _CLEANUP_S: Final = 5.0
+#: Heartbeats per idle lease.
+BEATS: Final = 3
 
 
 @dataclass
@@ -105,7 +109,11 @@ async def _run(agent: Agent, played: Played, episode_s: float) -> str | None:
     started = time.perf_counter()
     try:
         with anyio.move_on_after(episode_s):
-            return await agent.run(ctx)
+            async with task_group() as tasks:
+                tasks.start_soon(_keep_open, ctx)
+                answer = await agent.run(ctx)
+                tasks.cancel_scope.cancel()
+            return answer
         played.reason = f"agent did not end within {episode_s:g} s"
     except AstraError as error:
         played.reason, played.code = f"agent failed: {error.message}", error.code
@@ -114,6 +122,16 @@ async def _run(agent: Agent, played: Played, episode_s: float) -> str | None:
     finally:
         played.play_s = time.perf_counter() - started
     return None
+
+
+async def _keep_open(ctx: AgentContext) -> None:
+    """Tell the host now and then that the agent is alive, however long it thinks."""
+    while (idle_s := ctx.opened.idle_s) is not None:
+        await anyio.sleep(idle_s / BEATS)
+        try:
+            await ctx.control.heartbeat([ctx.opened.episode_id])
+        except AstraError:
+            continue  # a host that is gone is for the agent's next call to find
 
 
 async def _give_up(control: ControlClient, played: Played) -> None:
@@ -141,7 +159,7 @@ def record_of(played: Played, plan: CollectPlan, host: Mapping[str, Json]) -> di
     ctx = played.ctx
     spec = view.spec if view else {}
     calls = _calls(view, grade)
-    return {
+    record = {
         "schema": SCHEMA,
         "agent": job.agent.name,
         "task": job.info.task,
@@ -184,6 +202,7 @@ def record_of(played: Played, plan: CollectPlan, host: Mapping[str, Json]) -> di
         "usage": ctx.usage if ctx else {},
         "versions": {"astra_mcp": __version__, **host, **played.versions},
     }
+    return record | attempt_fields(record, view)
 
 
 def _tools(ctx: AgentContext | None) -> dict[str, Json]:
@@ -210,6 +229,8 @@ def _calls(view: EpisodeView | None, grade: Grade) -> list[dict[str, Json]]:
                 "failure": call["failure"],
                 "fault": call["fault"],
                 "origin": call["origin"],
+                "state_before": call.get("state_before"),
+                "state_after": call.get("state_after"),
                 "seconds": call["seconds"],
                 "label": of.label if of else None,
                 "credit": of.credit if of else None,

@@ -27,7 +27,7 @@ def serve_fastmcp(ready: Path) -> None:
     """FastMCP with its defaults."""
     from fastmcp import FastMCP
 
-    server: Any = FastMCP("bench")
+    server = FastMCP("bench")
 
     @server.tool
     def add(a: int, b: int) -> dict[str, int]:
@@ -123,7 +123,8 @@ def _end_with_stdin() -> None:
     """Leave as soon as standard input closes, whatever the servers do then."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 4096):  # not sys.stdin, whose lock a daemon thread would hold at the end
+            pass
         os._exit(0)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -72,7 +72,7 @@ def test_another_configuration_is_refused_unless_overwriting(tmp_path: Path) -> 
     out = tmp_path / "r.jsonl"
     write(out, 0)
     other = {**CONFIG, "seeds": [0, 1]}
-    with pytest.raises(UsageError, match="another one"):
+    with pytest.raises(UsageError, match="another configuration"):
         RecordFile(out, other)
     assert seeds_of(out) == [0], "a refusal changes nothing"
     with RecordFile(out, other, overwrite=True) as file:
@@ -84,7 +84,7 @@ def test_records_without_a_configuration_beside_them_are_refused(tmp_path: Path)
     out = tmp_path / "r.jsonl"
     write(out, 0)
     meta_path(out).unlink()
-    with pytest.raises(UsageError, match="has no configuration"):
+    with pytest.raises(UsageError, match="no configuration lies"):
         RecordFile(out, CONFIG)
 
 

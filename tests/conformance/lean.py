@@ -22,7 +22,10 @@ from astra_mcp.host.service import (
 
 Json = Any
 #: One black pixel.
-PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+PNG: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "YPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
 STATIC_TEXT: Final = "This is the content of the static text resource."
 SCHEMA_2020_12: Final[Json] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -90,9 +90,9 @@ def baseline(leg: Leg) -> str:
     return json.dumps({"server": entries})  # JSON is YAML
 
 
-async def run_leg(leg: Leg, base_url: str, folder: Path) -> Found:
+async def run_leg(leg: Leg, base_url: str, folder: Path, results_in: str = "results") -> Found:
     """Run a suite to its end."""
-    listed, results = folder / "expected.yaml", folder / "results"
+    listed, results = folder / "expected.yaml", folder / results_in
     listed.write_text(baseline(leg), "utf-8")
     program = npm_folder("conformance", HERE / "npm") / "node_modules" / leg.suite / "dist/index.js"
     command = [

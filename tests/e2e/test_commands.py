@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 
 from tests.e2e.conftest import DATA, ENVS
 
-ASTRA = [sys.executable, "-m", "astra_mcp.cli"]
+ASTRA = [sys.executable, "-P", "-m", "astra_mcp.cli"]
+CONSOLE = [str(Path(sys.executable).with_name("astra"))]
 BUNDLE = str(ENVS / "library-pickup")
 
 
@@ -43,6 +45,25 @@ def processes_mentioning(text: str) -> list[str]:
                 continue
             if text in line:
                 found.append(line)
+    return found
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever a command leaves behind."""
+    assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+
+
+def adopted() -> set[int]:
+    """Children of this process that still run."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[1]) == os.getpid() and fields[0] != "Z":
+                found.add(int(entry.name))
     return found
 
 
@@ -228,7 +249,9 @@ def test_demo_ends_with_a_table_trajectories_and_a_report_and_leaves_no_process(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "demo"
-    done = run("demo", "--out", out, "--random-seeds", 2)
+    adopt_orphans()
+    before = adopted()
+    done = run("demo", "--out", out, "--seeds", 2)
     assert "library-pickup" in done.stdout
     found = records(out / "trajectories.jsonl")
     by_agent: dict[str, list[float]] = {}
@@ -239,4 +262,28 @@ def test_demo_ends_with_a_table_trajectories_and_a_report_and_leaves_no_process(
     page = (out / "report.html").read_text()
     assert page.count("<svg") >= 2
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "")
-    assert not processes_mentioning("--until-stdin-closes")
+    assert processes_mentioning(str(out)) == []
+    assert adopted() == before
+
+
+TRAP = "open({marker!r}, 'w').write('ran')\nraise ImportError\n"
+
+
+@pytest.mark.parametrize("name", ["orjson", "queue", "pathlib", "astra_servers", "mcp"])
+def test_nothing_of_a_bundles_folder_is_imported_outside_the_sandbox(
+    tmp_path: Path, name: str
+) -> None:
+    """Code beside a bundle runs neither in the host of a collection nor by its server.py."""
+    mine, marker = tmp_path / "my-env", tmp_path / "marker"
+    run("new", mine)
+    (mine / f"{name}.py").write_text(TRAP.format(marker=str(marker)))
+    args = ["collect", ".", "--agent", "golden", "--unaudited", "--out", str(tmp_path / "r.jsonl")]
+    done = subprocess.run([*CONSOLE, *args], cwd=mine, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    server = subprocess.run(
+        [sys.executable, "server.py"], cwd=mine, input="", capture_output=True, check=False
+    )
+    assert server.returncode == 0, server.stderr
+    assert not marker.exists()
+    found = run("check", mine, code=1).stdout
+    assert f"{name}.py" in found

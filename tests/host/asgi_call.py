@@ -41,8 +41,13 @@ async def asgi_call(
     body: bytes = b"",
     method: str = "POST",
     repeated: tuple[tuple[str, str], ...] = (),
+    hang_up: bool = False,
 ) -> Reply:
-    """Send one request and wait for the whole answer, at most ten seconds."""
+    """Send one request and wait for the whole answer, at most ten seconds.
+
+    Args:
+        hang_up: Go away as soon as the answer starts: for streams, which have no end.
+    """
     lines = [("host", "127.0.0.1:1234"), *headers.items(), *repeated]
     scope = {
         "type": "http",
@@ -71,6 +76,8 @@ async def asgi_call(
 
     async def send(message: Mapping[str, Any]) -> None:
         out.append(message)
+        if hang_up and message["type"] == "http.response.start":
+            gone.set()
 
     with anyio.fail_after(10):
         await app(scope, receive, send)

@@ -145,6 +145,7 @@ SCHEMA = {"type": "object"}
         [{"name": "a", "inputSchema": {"type": "string"}}],
         [{"name": "a", "inputSchema": SCHEMA, "sealed": 1}],
         [{"name": "a", "inputSchema": SCHEMA}, {"name": "a", "inputSchema": SCHEMA}],
+        [{"name": "a", "inputSchema": {**SCHEMA, "properties": {"r": {"x-mcp-header": "R"}}}}],
     ],
 )
 def test_a_tool_that_no_client_could_use_is_refused(specs: list[dict[str, Json]]) -> None:

@@ -17,10 +17,11 @@ from asgi_call import Reply, asgi_call
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
-from transport_toy import TOOLS, Toy
+from transport_toy import Toy
 
 from astra_mcp.errors import UnknownResource, UnknownTool
 from astra_mcp.host.http import HttpRequest
+from astra_mcp.host.protocol import RESOURCE_NOT_FOUND
 from astra_mcp.host.router import Router
 from astra_mcp.host.service import CallContext
 from astra_mcp.host.transport import Endpoint
@@ -39,13 +40,11 @@ def oracle(toy: Toy) -> Server[Any]:
     """An SDK server around the same service."""
 
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in TOOLS])
+        specs = toy.listing.specs
+        return types.ListToolsResult(tools=[types.Tool.model_validate(spec) for spec in specs])
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        async def nothing(*_: Any) -> None:
-            return None
-
-        context = CallContext("2026", None, None, nothing)
+        context = CallContext("2026", None, None, ctx.session.report_progress)
         try:
             result = await toy.call_tool(params.name, params.arguments or {}, context)
         except UnknownTool as error:
@@ -73,7 +72,10 @@ def oracle(toy: Toy) -> Server[Any]:
         try:
             contents = await toy.resources.read(params.uri)
         except UnknownResource as error:
-            raise MCPError(types.INVALID_PARAMS, error.message) from error
+            # The code is the server's to choose; each revision of the specification names one.
+            modern = ctx.protocol_version == "2026-07-28"
+            code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
+            raise MCPError(code, error.message) from error
         return types.ReadResourceResult(
             contents=[
                 types.TextResourceContents(uri=c.uri, mime_type=c.mime_type, text=c.text or "")

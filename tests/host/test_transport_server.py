@@ -19,9 +19,10 @@ from anyio.abc import SocketStream
 from transport_toy import TOKEN, World, running
 
 from astra_mcp.errors import ListenError
+from astra_mcp.host.connection import HEAD_LIMIT
 from astra_mcp.host.http import HttpRequest
 from astra_mcp.host.router import Router
-from astra_mcp.host.server import HEAD_LIMIT, Limits, serve
+from astra_mcp.host.server import Limits, serve
 
 
 @pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
@@ -90,6 +91,18 @@ async def test_a_request_that_comes_byte_by_byte_is_answered() -> None:
         for byte in request(world):
             await stream.send(bytes([byte]))
         assert (await answer(stream))[0] == 200
+
+
+async def test_white_space_around_a_header_is_no_part_of_its_value() -> None:
+    """RFC 9110, 5.5; the parser keeps what follows the value."""
+    head = b"mcp-method:\t tools/list \t\r\nmcp-protocol-version: 2026-07-28  \r\n"
+    meta = {"protocolVersion": "2026-07-28", "clientCapabilities": {}}
+    prefixed = {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": prefixed}}
+    async with running() as world, await connect(world) as stream:
+        await stream.send(request(world, head, json.dumps(message).encode()))
+        status, body = await answer(stream)
+    assert status == 200, body
 
 
 @pytest.mark.parametrize(

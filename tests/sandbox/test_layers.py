@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from astra_mcp.errors import SandboxUnavailable
+from astra_mcp.errors import SandboxUnavailable, UsageError
 from astra_mcp.sandbox import MANDATORY, OPTIONAL, Sandbox, SandboxSettings, contract, doctor_report
 from tests.sandbox.helpers import STATE, load
 
@@ -61,6 +61,11 @@ async def test_optional_layers_may_be_missing() -> None:
         assert (await worker.call("t", {}, b"")).result == {}
     finally:
         await sandbox.aclose()
+
+
+async def test_only_mandatory_layers_can_be_accepted_as_missing() -> None:
+    with pytest.raises(UsageError, match="no mandatory sandbox layer firewall"):
+        await Sandbox.start(SandboxSettings(allow_missing=frozenset({"firewall"})))
 
 
 async def test_elsewhere_than_on_linux_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

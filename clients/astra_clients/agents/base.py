@@ -19,15 +19,17 @@ import orjson
 
 from astra_clients.control import ControlClient, OpenedEpisode, UserReply
 from astra_clients.mcp_client import McpClient, ToolResponse
+from astra_mcp.canonical import deeper_than
 from astra_mcp.errors import (
     INVALID_ARGUMENTS,
     TOO_MANY_CALLS,
     UNKNOWN_TOOL,
     ClientError,
     EpisodeError,
+    JournalError,
 )
 from astra_mcp.grade import Grade
-from astra_mcp.settings import MAX_TEXT
+from astra_mcp.settings import MAX_ARGUMENT_DEPTH, MAX_TEXT
 
 Json = Any
 ANSWER: Final = "ANSWER:"
@@ -198,6 +200,8 @@ class AgentContext:
             raise ClientError(
                 f"The host ended the episode: {response.text}", "Open the episode again."
             )
+        elif response.code == JournalError.code:
+            raise ClientError(f"The host cannot record the call: {response.text}")
         else:
             self.calls_made += 1
         return response
@@ -218,6 +222,8 @@ def parse_arguments(text: str) -> dict[str, Json] | str:
     except orjson.JSONDecodeError as error:
         return f"the arguments are not valid JSON: {error}"
     except orjson.JSONEncodeError:
+        return "the arguments are nested too deeply"
+    if deeper_than(args, MAX_ARGUMENT_DEPTH):
         return "the arguments are nested too deeply"
     if not isinstance(args, dict):
         return "the arguments must be a JSON object"

@@ -158,6 +158,11 @@ class ChatAgent:
                 failure = error
             except openai.APIStatusError as error:
                 raise self._refused(error) from None
+            except (openai.APIResponseValidationError, ValueError) as error:
+                raise ClientError(
+                    f"The endpoint {self._where()} answered with what is no chat completion.",
+                    "Check base_url: it usually ends in /v1.",
+                ) from error
             attempt += 1
             if attempt > self.settings.retries:
                 raise self._gone(failure, attempt) from None
@@ -178,10 +183,11 @@ class ChatAgent:
         return {key: value for key, value in fields.items() if value is not None}
 
     def _count(self, ctx: AgentContext, reply: ChatCompletion) -> ChatCompletion:
-        if not reply.choices:
+        # The library hands on whatever text an endpoint sends in place of a completion.
+        if not isinstance(reply, ChatCompletion) or not reply.choices:
             raise ClientError(
-                f"The endpoint of model {self.settings.model} gave a reply without choices.",
-                "Check that it is an OpenAI-compatible chat endpoint.",
+                f"The endpoint {self._where()} answered with what is no chat completion.",
+                "Check base_url: it usually ends in /v1.",
             )
         ctx.usage["requests"] += 1
         if reply.usage is not None:
@@ -214,10 +220,15 @@ class ChatAgent:
 
     def _gone(self, error: Exception, attempts: int) -> ClientError:
         return ClientError(
-            f"The endpoint of model {self.settings.model} gave no reply in {attempts} attempts: "
-            f"{type(error).__name__}.",
-            "Check that it runs, or lower the concurrency.",
+            f"The endpoint {self._where()} of model {self.settings.model} gave no reply in "
+            f"{attempts} attempts: {_what(error)}.",
+            "Check that it runs and that base_url ends in /v1, or lower the concurrency.",
         )
+
+    def _where(self) -> str:
+        """The endpoint without anything secret that its URL may hold."""
+        url = self._client.base_url
+        return f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"
 
     def _redacted(self, words: str) -> str:
         key = self._client.api_key
@@ -239,6 +250,12 @@ def make_client(settings: ChatSettings) -> openai.AsyncOpenAI:
             "Set it to the key, or name an endpoint that needs none by base_url.",
         )
     return openai.AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, max_retries=0)
+
+
+def _what(error: Exception) -> str:
+    if isinstance(error, openai.APIStatusError):
+        return f"HTTP {error.status_code}"
+    return type(error).__name__
 
 
 def _wait_s(error: Exception, attempt: int) -> float:

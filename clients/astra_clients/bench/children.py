@@ -89,11 +89,11 @@ def _token(info: Mapping[str, Json]) -> str:
 
 async def _ready(process: Process, ready: Path, log: Path, name: str) -> dict[str, Json]:
     with anyio.move_on_after(READY_S):
-        while not ready.exists():
+        while not await anyio.Path(ready).exists():
             if process.returncode is not None:
                 raise _ended(name, log)
             await anyio.sleep(_POLL_S)
-        info: dict[str, Json] = orjson.loads(ready.read_bytes())
+        info: dict[str, Json] = orjson.loads(await anyio.Path(ready).read_bytes())
         return info
     raise BenchError(f"The server {name} did not listen within {READY_S:g} s.", _said(log))
 

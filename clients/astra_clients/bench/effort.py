@@ -35,5 +35,5 @@ class Effort:
 
 
 FULL: Final = Effort("full", 7, 0.5, 2.0, (1, 16, 64), 400, 1000, 10_000, 2000, 10_000)
-QUICK: Final = Effort("quick", 2, 0.2, 0.6, (1, 16, 64), 100, 300, 10_000, 300, 2000)
+QUICK: Final = Effort("quick", 2, 0.15, 0.35, (1, 16, 64), 80, 200, 10_000, 200, 2000)
 TINY: Final = Effort("tiny", 1, 0.05, 0.1, (1, 16), 8, 10, 50, 20, 50)

@@ -34,9 +34,15 @@ class _Tally:
     example: str = ""
     stop: bool = False
     busy: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     def clear(self) -> None:
         self.latencies.clear()
+
+    def one_less(self) -> None:
+        self.busy -= 1
+        if self.busy <= 0:
+            self.idle.set()
 
     def refuse(self, data: bytes) -> None:
         self.wrong += 1
@@ -76,14 +82,14 @@ class _Caller(asyncio.Protocol):
         if status_of(data) != 200 or self._plan[self._at].digits not in data:
             tally.refuse(data)
         if tally.stop:
-            tally.busy -= 1
+            tally.one_less()
         else:
             self.next()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._tally.stop:
             self._tally.refuse(b"the server closed a connection")
-            self._tally.busy -= 1
+            self._tally.one_less()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -117,8 +123,8 @@ async def _measure(order: Json) -> None:
     host, port = order["host"], order["port"]
     tally = _Tally()
     callers = []
-    for path in order["paths"]:
-        plan = shots(f"{host}:{port}", path)
+    for door in order["doors"]:
+        plan = shots(f"{host}:{port}", door["path"], door["session"])
         _, caller = await loop.create_connection(
             lambda plan=plan: _Caller(plan, tally),  # type: ignore[misc]
             host,
@@ -137,8 +143,7 @@ async def _measure(order: Json) -> None:
     in_time, seconds = len(tally.latencies), time.perf_counter() - began
     tally.stop = True
     async with asyncio.timeout(_PATIENCE_S):
-        while tally.busy > 0:
-            await asyncio.sleep(0.001)
+        await tally.idle.wait()
     cpu = time.process_time() - cpu
     for caller in callers:
         caller.close()

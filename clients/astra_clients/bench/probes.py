@@ -6,17 +6,22 @@ time. One JSON line in, one out. Run by `children`.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import orjson
 
+from astra_clients.bench.children import rss_bytes
 from astra_clients.bench.world import TOOL
 from astra_mcp.errors import BenchError
+
+if TYPE_CHECKING:
+    from astra_mcp.world import BundleWorld
 
 Json = Any
 Call = Callable[[int, int], Awaitable[int]]
@@ -99,6 +104,7 @@ async def world(order: Json) -> dict[str, Json]:
             if outcome.failure is not None or outcome.result != {"sum": n + 11}:
                 raise BenchError("The world gave a wrong sum.", "Run the benchmark again.")
         await environment.aclose()
+        worker_bytes = await _idle_worlds(opened, order["idle"])
         await opened.aclose()
     finally:
         await sandbox.aclose()
@@ -106,7 +112,20 @@ async def world(order: Json) -> dict[str, Json]:
     return {
         "round_trip_p50_us": ranked[len(ranked) // 2] * 1e6,
         "round_trip_p99_us": ranked[len(ranked) * 99 // 100] * 1e6,
+        "idle_bytes_per_world": worker_bytes,
     }
+
+
+async def _idle_worlds(opened: BundleWorld, count: int) -> float:
+    """Memory of this process that one more idle worker with its environment takes."""
+    first = max(1, count // 10)
+    kept = [await opened.open() for _ in range(first)]
+    before = rss_bytes(os.getpid())
+    kept += [await opened.open() for _ in range(count - first)]
+    used = rss_bytes(os.getpid()) - before
+    for environment in kept:
+        await environment.aclose()
+    return used / (count - first)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ from astra_clients.bench.children import Child, Served, child, cpu_s, rss_bytes,
 from astra_clients.bench.effort import Effort
 from astra_clients.bench.results import (
     BASE,
+    LEGACY,
+    ROWS,
     SERVERS,
     ClientCosts,
     EpisodeCosts,
@@ -31,7 +34,7 @@ from astra_clients.bench.results import (
     WorldCosts,
     machine,
 )
-from astra_clients.bench.wires import connect
+from astra_clients.bench.wires import connect, header_of
 from astra_clients.bench.world import (
     BUNDLE_ID,
     CALL_HEADERS,
@@ -39,7 +42,9 @@ from astra_clients.bench.world import (
     TOOL,
     bundle_json,
     call_body,
+    hello,
     post,
+    ready,
 )
 from astra_mcp.errors import BenchError
 
@@ -113,27 +118,34 @@ def _serve(*arguments: Path | str) -> list[str]:
 # ---- calls per second -----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where one connection calls: a path, and a session of the 2025 era or ""."""
+
+    path: str
+    session: str = ""
+
+
 async def _load(
     servers: Mapping[str, Served], effort: Effort, folder: Path, say: Say
 ) -> list[LoadRow]:
-    paths = {
-        name: await _paths(server, max(effort.concurrencies)) for name, server in servers.items()
-    }
-    for name, server in servers.items():
-        await _check(name, server, paths[name])
+    most = max(effort.concurrencies)
+    doors = {name: [Door(path) for path in await _paths(servers[name], most)] for name in SERVERS}
+    for name in SERVERS:
+        await _check(name, servers[name], doors[name])
+    doors[LEGACY] = await _sessions(servers[BASE], most)
     seen: dict[tuple[str, int], list[dict[str, float]]] = {}
     async with child("astra_clients.bench.load", folder) as generator:
         for turn in range(effort.rounds):
             for concurrency in effort.concurrencies:
                 say(f"calls: round {turn + 1} of {effort.rounds}, concurrency {concurrency}")
-                for name, server in servers.items():
+                for name in ROWS:
+                    server = servers[BASE if name == LEGACY else name]
                     window = await _window(
-                        generator, name, server, paths[name][:concurrency], effort
+                        generator, name, server, doors[name][:concurrency], effort
                     )
                     seen.setdefault((name, concurrency), []).append(window)
-    return [
-        _row(name, concurrency, seen) for concurrency in effort.concurrencies for name in servers
-    ]
+    return [_row(name, concurrency, seen) for concurrency in effort.concurrencies for name in ROWS]
 
 
 async def _paths(server: Served, count: int) -> list[str]:
@@ -154,11 +166,29 @@ async def _paths(server: Served, count: int) -> list[str]:
         connection.close()
 
 
-async def _check(name: str, server: Served, paths: list[str]) -> None:
+async def _sessions(server: Served, count: int) -> list[Door]:
+    """As many sessions of the 2025 era, opened as its clients do."""
+    host = f"{server.host}:{server.port}"
+    connection = await connect(server.host, server.port)
+    try:
+        found = []
+        for _ in range(count):
+            answer = await connection.exchange(hello(host, server.path))
+            session = header_of(answer, "mcp-session-id")
+            status, _ = await connection.ask(ready(host, server.path, session))
+            if not session or status != 202:
+                raise BenchError("FastMCP opened no session.", answer[:300].decode("latin-1"))
+            found.append(Door(server.path, session))
+        return found
+    finally:
+        connection.close()
+
+
+async def _check(name: str, server: Served, doors: list[Door]) -> None:
     """A pass that is not timed: every endpoint gives exactly the right result."""
     connection = await connect(server.host, server.port)
     try:
-        for n, path in enumerate(dict.fromkeys(paths)):
+        for n, path in enumerate(dict.fromkeys(door.path for door in doors)):
             body = call_body(n, {"a": n, "b": -5})
             request = post(f"{server.host}:{server.port}", path, body, CALL_HEADERS)
             status, raw = await connection.ask(request)
@@ -172,12 +202,12 @@ async def _check(name: str, server: Served, paths: list[str]) -> None:
 
 
 async def _window(
-    generator: Child, name: str, server: Served, paths: list[str], effort: Effort
+    generator: Child, name: str, server: Served, doors: list[Door], effort: Effort
 ) -> dict[str, float]:
     order = {
         "host": server.host,
         "port": server.port,
-        "paths": paths,
+        "doors": [asdict(door) for door in doors],
         "warm_s": effort.warm_s,
         "run_s": effort.run_s,
     }
@@ -254,7 +284,12 @@ async def _clients(server: Served, effort: Effort, folder: Path) -> ClientCosts:
 
 
 async def _world(bundle: Path, effort: Effort, folder: Path) -> WorldCosts:
-    order = {"op": "world", "bundle": str(bundle), "calls": effort.world_calls}
+    order = {
+        "op": "world",
+        "bundle": str(bundle),
+        "calls": effort.world_calls,
+        "idle": effort.idle_episodes,
+    }
     async with child("astra_clients.bench.probes", folder) as probe:
         return WorldCosts(**await probe.ask(order, _PATIENCE_S))
 

@@ -46,6 +46,13 @@ def body_of(data: bytes) -> bytes:
     return data[data.find(_HEAD_END) + 4 :]
 
 
+def header_of(data: bytes, name: str) -> str:
+    """A header of an answer, "" when it has none of that name."""
+    head = data[: data.find(_HEAD_END)].split(b"\r\n")[1:]
+    values = (line.partition(b":")[2] for line in head if line.lower().startswith(name.encode()))
+    return next(values, b"").strip().decode("latin-1")
+
+
 class Connection(asyncio.Protocol):
     """One request at a time over one connection."""
 
@@ -70,13 +77,17 @@ class Connection(asyncio.Protocol):
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(ConnectionResetError("the server hung up"))
 
-    async def ask(self, request: bytes, seconds: float = 30.0) -> tuple[int, bytes]:
-        """Status and body of the answer to a request; TimeoutError after `seconds`."""
+    async def exchange(self, request: bytes, seconds: float = 30.0) -> bytes:
+        """The whole answer to a request, head and body; TimeoutError after `seconds`."""
         assert self._transport is not None
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         async with asyncio.timeout(seconds):
-            data = await self._waiting
+            return await self._waiting
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to a request."""
+        data = await self.exchange(request)
         return status_of(data), body_of(data)
 
     def close(self) -> None:

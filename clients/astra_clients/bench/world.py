@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from astra_clients.wire import (
     CLIENT_INFO,
+    LEGACY_VERSION,
     base_headers,
     envelope,
     modern_headers,
+    notification_bytes,
     request_bytes,
 )
 
@@ -134,14 +136,47 @@ class Shot:
     digits: bytes
 
 
-def shots(host: str, path: str) -> list[Shot]:
-    """`VARIANTS` calls of the tool at one endpoint, each with another sum."""
+def shots(host: str, path: str, session: str = "") -> list[Shot]:
+    """`VARIANTS` calls of the tool at one endpoint, each with another sum.
+
+    Args:
+        session: Call inside this session of the 2025 era; "" means the 2026 era.
+    """
     made = []
     for n in range(VARIANTS):
         total = _FIRST_SUM + n
-        body = call_body(n + 1, {"a": total - 11, "b": 11})
-        made.append(Shot(post(host, path, body, CALL_HEADERS), str(total).encode()))
+        args = {"a": total - 11, "b": 11}
+        if session:
+            body = request_bytes(n + 2, "tools/call", {"name": TOOL, "arguments": args})
+            headers = legacy_headers(session)
+        else:
+            body, headers = call_body(n + 2, args), CALL_HEADERS
+        made.append(Shot(post(host, path, body, headers), str(total).encode()))
     return made
+
+
+def legacy_headers(session: str) -> dict[str, str]:
+    """Headers of a request inside a session of the 2025 era."""
+    return base_headers(None) | {
+        "mcp-protocol-version": LEGACY_VERSION,
+        "mcp-session-id": session,
+    }
+
+
+def hello(host: str, path: str) -> bytes:
+    """The request that opens a session of the 2025 era."""
+    params = {
+        "protocolVersion": LEGACY_VERSION,
+        "capabilities": {},
+        "clientInfo": CLIENT_INFO,
+    }
+    return post(host, path, request_bytes(1, "initialize", params), base_headers(None))
+
+
+def ready(host: str, path: str, session: str) -> bytes:
+    """The notification that follows it."""
+    body = notification_bytes("notifications/initialized")
+    return post(host, path, body, legacy_headers(session))
 
 
 _PARAMS: Final = {"name": TOOL, "arguments": {}}
