@@ -166,3 +166,9 @@ def test_the_table_of_tasks_names_bundle_and_task() -> None:
     text = console.export_text()
     assert "a#t1" in text
     assert "[red]x" in text
+
+
+def test_axes_are_labelled_in_words_even_over_a_narrow_range() -> None:
+    """Times that differ little once labelled every minor tick in mathtext, over one another."""
+    near = [record("golden", "a@1.0.0#t1", 1.0, play_s=0.1 + i / 1000) for i in range(9)]
+    assert "mathdefault" not in render(summarize(near), "r.jsonl")

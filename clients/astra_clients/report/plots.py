@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from astra_clients.report.numbers import Summary
 
@@ -103,7 +104,9 @@ def latency(summary: Summary, colours: Mapping[str, str]) -> str:
             _steps(left, [max(e.seconds, 1e-4) for e in graded], colour)
             _steps(right, [e.calls for e in graded], colour)
         left.set_xscale("log")
+        left.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
         left.xaxis.set_major_formatter(_time_label)
+        left.xaxis.set_minor_formatter(NullFormatter())  # else a narrow range labels every tick
         left.set_xlabel("episode time")
         left.set_ylabel("share of episodes")
         right.set_xlabel("calls per episode")
