@@ -32,6 +32,7 @@ from astra_mcp.match.models import (
     SetOf,
     Time,
 )
+from astra_mcp.match.values import is_comparable
 
 Json = Any
 MAX_REL_TOL: Final = 0.2
@@ -123,7 +124,8 @@ def _check_exact(matcher: Exact, value: Json) -> None:
 
 
 def _check_number(matcher: Number, value: Json) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not is_comparable(value) or not isfinite(value):
         raise _bad(matcher, "is no finite number", "Use a JSON number, not a text.")
     tolerances = (matcher.abs_tol, matcher.rel_tol)
     if not all(isfinite(tol) and tol >= 0 for tol in tolerances) or matcher.rel_tol > MAX_REL_TOL:

@@ -21,7 +21,7 @@ from astra_mcp.match.models import (
     SetOf,
     Time,
 )
-from astra_mcp.match.slot import MAX_SLOT, answer_slot
+from astra_mcp.match.slot import MAX_SLOT, answer_slot, is_retracted
 from astra_mcp.match.values import match_value
 from astra_mcp.match.verdict import Verdict, wrong
 
@@ -46,6 +46,8 @@ def match_text(matcher: Matcher, value: Json, text: str, locale: str = "en") -> 
         return wrong("the answer is empty")
     if len(slot) > MAX_SLOT:
         return wrong(f"the answer has more than {MAX_SLOT} characters")
+    if is_retracted(slot):
+        return wrong("something in the answer is struck through")
     return _compare(matcher, value, slot, locale)
 
 
@@ -87,9 +89,13 @@ class _Inner:
     def __call__(self, matcher: Matcher, value: Json, candidate: Json) -> bool:
         if isinstance(candidate, str):
             if isinstance(matcher, Exact):
-                return texts.equals(matcher, value, answer_slot(candidate))
+                return not is_retracted(candidate) and texts.equals(
+                    matcher, value, answer_slot(candidate)
+                )
             slot = _member_slot(candidate)
-            return bool(slot) and _compare(matcher, value, slot, self._locale).ok
+            if not slot or is_retracted(slot):
+                return False
+            return _compare(matcher, value, slot, self._locale).ok
         if isinstance(matcher, SetOf | ListOf | Record) or not isinstance(candidate, dict | list):
             return match_value(matcher, value, candidate).ok
         return False

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from astra_mcp.match import locales, words
+from astra_mcp.match import disguised, locales, words
 from astra_mcp.match.slot import fold, lowered, plain, without_codes
 from astra_mcp.match.verdict import RIGHT, Refused, Verdict, wrong
 
@@ -132,9 +132,14 @@ def _weekday_names(language: str) -> re.Pattern[str]:
     return re.compile("|".join([*chinese, spaced]), re.IGNORECASE)
 
 
+def without_weekdays(text: str, locale: str) -> str:
+    """The text without the full names of weekdays."""
+    return _weekday_names(words.language(locale)).sub("", text)
+
+
 def check_rest(rest: str, locale: str) -> None:
     """What stands around the value holds no other value and no word against it."""
-    rest = _weekday_names(words.language(locale)).sub("", rest)
+    rest = without_weekdays(rest, locale)
     if any(char.isdigit() or (char.isnumeric() and char != "一") for char in rest):
         raise Refused("the answer holds another number")
     for token in re.findall(r"[^\W\d_]+", rest):
@@ -142,7 +147,9 @@ def check_rest(rest: str, locale: str) -> None:
             token.casefold() in _SOFT_MONTHS and token.islower()
         ):
             raise Refused("the answer names another month")
-    if reason := words.problem(rest, locale):
+    if disguised.has_number_word(rest, locale):
+        raise Refused("the answer holds another number, in words or Roman numerals")
+    if reason := disguised.period_problem(rest) or words.problem(rest, locale):
         raise Refused(reason)
 
 

@@ -2,8 +2,8 @@
 
 `1.379` is 1.379 in English and 1379 in German. `1.379,50` is no English number. The one leniency:
 the JSON form (`415.52`) is read in every locale when the locale itself gives it no reading, because
-tools show numbers so and models copy them. Number words: English to 99, German, French and Spanish
-to 20, Chinese numerals.
+tools show numbers so and models copy them. Number words: English to 999,999, German, French and
+Spanish to 20, Chinese numerals.
 """
 
 from __future__ import annotations
@@ -126,9 +126,51 @@ def words_of(locale: str) -> dict[str, Decimal]:
 
 @lru_cache(maxsize=64)
 def word_of(locale: str) -> re.Pattern[str]:
-    """Finds the words of `words_of`, the longest first, in lower-case text."""
+    """Finds number words in lower-case text: the longest run of English ones, else a single one."""
     body = "|".join(re.escape(word) for word in sorted(words_of(locale), key=len, reverse=True))
-    return re.compile(rf"(?<![^\W_])(?:{body})(?![^\W_])")
+    english = "|".join([*_WORDS["en"], *_TENS.split(), "hundred", "thousand"])
+    start = rf"(?:an? )?(?:hundred|thousand)|{english}"
+    run = rf"(?:{start})(?:(?:[ -]|,? and |(?<=thousand), ?)(?:{english})(?![^\W_]))+"
+    return re.compile(rf"(?<![^\W_])(?:{run}|{body}|an? (?:hundred|thousand))(?![^\W_])")
+
+
+_ONES: Final = "|".join(_EN.split()[1:10])
+_TEENS: Final = "|".join(_EN.split()[10:20])
+_BELOW_100: Final = rf"(?:{'|'.join(_TENS.split())})(?:[ -](?:{_ONES}))?|{_TEENS}|{_ONES}"
+_BELOW_1000: Final = (
+    rf"(?:an?|{_ONES}|{_TEENS})[ -]hundred(?:[ -](?:and )?(?:{_BELOW_100}))?|{_BELOW_100}"
+)
+_SPELLED: Final = re.compile(
+    rf"(?:(?P<k>a|{_BELOW_1000})[ -]thousand(?:,? (?:and )?|$))?(?P<n>{_BELOW_1000})?"
+)
+
+
+def parse_words(text: str, table: dict[str, Decimal]) -> Decimal | None:
+    """The number that a find of `word_of` says; None for an ill-formed one ("two three").
+
+    Args:
+        text: Lower-case number words.
+        table: `words_of` the locale.
+    """
+    if text in table:
+        return table[text]
+    found = _SPELLED.fullmatch(text)
+    if not found:
+        return None
+    return 1000 * _below_1000(found["k"]) + _below_1000(found["n"])
+
+
+def _below_1000(text: str | None) -> Decimal:
+    english = words_of("en")
+    total = Decimal(0)
+    for word in re.split(r"[ -]", text or ""):
+        if word == "hundred":
+            total *= 100
+        elif word in ("a", "an"):
+            total += 1
+        else:
+            total += english.get(word, 0)
+    return total
 
 
 def parse_chinese(text: str) -> Decimal | None:

@@ -2,7 +2,8 @@
 
 The whole slot is accounted for: every digit in it belongs to a number that was understood, and no
 word around one denies, doubts, shifts or re-units it. Several readings, an unknown unit behind a
-number that should have one, a number inside a code ("CR-11") refuse the answer.
+number that should have one, a number inside a code ("CR-11") refuse the answer. A direction word
+("1.4 °C below the limit") is refused too: whether it turns the sign depends on the question.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from itertools import pairwise
 from typing import Final
 
 from astra_mcp.match import words
+from astra_mcp.match.disguised import has_roman
 from astra_mcp.match.locales import CURRENCIES
 from astra_mcp.match.models import Number
 from astra_mcp.match.numerals import (
     CHINESE,
     parse_chinese,
     parse_number,
+    parse_words,
     run_of,
     scale_of,
     word_of,
@@ -53,6 +56,9 @@ _CODE_BEFORE: Final = re.compile(
     r"(?P<name>[^\W\d_]*[^\w\s\d.,;:!()\[\]\"'*#=/~<>+-]|[^\W\d_]+) ?$"
 )
 _FORBIDDEN_NEXT: Final = re.compile(r"\s?[/:^=*×÷~<>]\s?[\d.]|\s?-{1,2}\s?\d|[\"']|\s?±|\.\.")
+_OPERATOR: Final = re.compile("[√∛∜∑∏∫∞≠≤≥≦≧≮≯±∓¬∝∂∆∇∩∪⊂⊃∈∉≪≫]")
+_CALL: Final = re.compile(r"[^\W\d_]\($")
+_CODE_GLOSS: Final = re.compile(r"\s\([^()\d]*\u25a1[^()\d]*\)")
 _FUNCTION: Final = frozenset(
     (
         "in on at for is are was were will be as all total altogether overall left remaining "
@@ -173,6 +179,10 @@ def _read(text: str, expected: Expected, locale: str) -> list[Quantity]:
     )
     if any(char.isdigit() or (char.isnumeric() and not CHINESE.match(char)) for char in outside):
         raise Refused("the answer holds a number that is not understood")
+    if has_roman(outside):
+        raise Refused("the answer holds a Roman numeral beside the number")
+    if _OPERATOR.search(outside):
+        raise Refused("the answer holds an expression")
     if words.has_hedge(outside, locale):
         raise Refused("the answer offers a choice or doubts itself")
     if words.has_negation(outside, locale):
@@ -190,6 +200,8 @@ def _quantity(text: str, run: re.Match[str], expected: Expected, locale: str) ->
         raise Refused("a number is not written as this language writes numbers")
     start, before = _before(text, run.start())
     negative, start = _sign(text, start, run.start(), bool(before))
+    if _CALL.search(text[:start]) and not _is_cjk(text[start - 2]):
+        raise Refused("a function is applied to the number")
     if exponent := _EXPONENT.match(text, run.end()):
         digits = exponent["e"] or exponent["p"] or exponent["s"].translate(_SUPERSCRIPT)
         value = value.scaleb(int(digits))
@@ -274,7 +286,7 @@ def _scaled(
 def _unit_after(text: str, end: int, expected: Expected) -> tuple[Units, str, int]:
     """The unit behind the number, its name as written, and where it ends."""
     found = _NAME_TAIL.match(text, end)
-    if not found:
+    if not found or _CODE_GLOSS.match(text, end):
         return (), "", end
     start, tail = found.start("name"), found["name"]
     for length in _prefixes(tail):
@@ -329,7 +341,10 @@ def _written(text: str, found: list[Quantity], expected: Expected, locale: str) 
         article = hit.group() in ("one", "un", "uno")
         if article and (found or _ONE.search(folded[: hit.start()])):
             continue
-        value, end = _scaled(text, table[hit.group()], hit.end(), expected, locale)
+        spelled = parse_words(hit.group(), table)
+        if spelled is None:
+            raise Refused("a number in words is not understood")
+        value, end = _scaled(text, spelled, hit.end(), expected, locale)
         units, name, end = _unit_after(text, end, expected)
         negative = re.search(r"(?:minus|negative|moins|menos)\s$", folded[: hit.start()])
         start = negative.start() if negative else hit.start()

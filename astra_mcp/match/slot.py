@@ -30,11 +30,16 @@ _DASHES: Final = str.maketrans("‐‑‒–—―−﹣", "-" * 8)
 _FENCE: Final = re.compile(r"```[a-zA-Z]*\n?(.*?)\n?```", re.DOTALL)
 _BOXED: Final = re.compile(r"\$*\\boxed\{([^{}]*)\}\$*")
 _BULLET: Final = re.compile(r"(?:[*•·‣▪◦][ \t]+|[-–—][ \t]+(?!\d))")
-_PAIRS: Final = ("***", "**", "__", "*", "_", "``", "`", "~~")
+_PAIRS: Final = ("***", "**", "__", "*", "_", "``", "`")
 _OPENED: Final = re.compile(r"[*_`]{1,3}\Z")
 _INLINE: Final = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
 _CODE: Final = re.compile(
     r"(?<![\w.,/-])(?!(?:UTC|GMT)-)[A-Z]{2,6}-\d{1,8}(?![\w/-]|[.,:]\d)", re.ASCII
+)
+_RETRACTED: Final = re.compile(
+    r"~~|(?<![\w~])~(?=[^\s~])[^~\n]*[^\s~]~(?![\w~])|</?(?:s|del|strike)\b[^<>]*>|"
+    r"\\(?:sout|st|cancel|bcancel|xcancel)\b|[\u0335-\u0338]",
+    re.IGNORECASE,
 )
 _SPACES: Final = re.compile(r"[^\S\n]+")
 
@@ -81,6 +86,11 @@ def _strip(slot: str) -> str:
 def plain(slot: str) -> str:
     """The slot without bold and code marks inside it."""
     return _INLINE.sub(r"\2", slot)
+
+
+def is_retracted(slot: str) -> bool:
+    """Whether something in the slot is struck through: Markdown, HTML, LaTeX, combining strokes."""
+    return bool(_RETRACTED.search(slot))
 
 
 def fold(text: str) -> str:

@@ -3,7 +3,8 @@
 The slot is cut at every place where a member may end (comma, semicolon, line, "and"), and the
 pieces are put together again so that each member is one that is expected: so a title that holds a
 comma or an "and" is found whole, and nothing may be left over. JSON arrays and objects are read as
-such. In a set the same member twice is one member; a list is compared in order.
+such. In a set the same member twice is one member; a list is compared in order. Only words listed
+in labels.py may stand before the members: "in reverse:" would make another list of them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from astra_mcp.match import words
+from astra_mcp.match.labels import harmless
 from astra_mcp.match.models import Bool, Exact, ListOf, Matcher, Number, Record, SetOf
 from astra_mcp.match.numerals import parse_number, run_of
 from astra_mcp.match.slot import answer_slot, fold
 from astra_mcp.match.texts import json_key, label, normal
-from astra_mcp.match.values import one_to_one
+from astra_mcp.match.values import is_comparable, one_to_one
 from astra_mcp.match.verdict import RIGHT, Verdict, wrong
 
 Json = Any
@@ -36,6 +38,11 @@ _SEPARATOR: Final = re.compile(
     r"\s+(?:and|und|et|y|e|&|as well as|sowie)\s+|\s*(?:和|与|及|以及|跟)\s*",
     re.IGNORECASE,
 )
+_ORDERED: Final = re.compile(
+    r"\s*[,;]\s*(?:and )?then\s+|\s*\n\s*then\s+|\s*(?:→|⟶|➜|⇒|->|-->|=>)\s*", re.IGNORECASE
+)
+"""Signs of a sequence: separators in a list, not in a set."""
+_COUNT: Final = re.compile(r"(?:^|(?<=[\s,;]))\(?(?P<n>\d{1,3})[.)] +(?=\S)")
 _LABEL: Final = re.compile(r"[^,;:\n\d]{1,80}: ?(?=\S)")
 _LEAD: Final = re.compile(
     r"(?:(?:the|there|these|those|they|it|all|both|die|der|das|les|los|las|ce|son|es)\b[^,;:\n\d]{0,80}?"
@@ -64,8 +71,11 @@ def match_collection(
         return _compare_members(matcher.of, gold, given, ordered, compare)
     if isinstance(matcher.of, SetOf | ListOf | Record):
         return wrong("members that are structures have to be a JSON array")
-    for body in _bodies(fold(slot), locale):
-        pieces, between = _cut(body, locale)
+    bodies = _bodies(fold(slot), locale)
+    if ordered:
+        bodies += [cut for body in bodies if (cut := _ORDERED.sub("; ", body)) != body]
+    for body in bodies:
+        pieces, between = _counted(body) or _cut(body, locale)
         if len(pieces) > MAX_PIECES:
             return wrong("the answer lists too much")
         if _Cover(matcher.of, gold, pieces, between, compare).covers(ordered):
@@ -78,9 +88,10 @@ def _json(slot: str) -> Json:
     if not slot.startswith(("[", "{")):
         return None
     try:
-        return json.loads(slot, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+        given = json.loads(slot, object_pairs_hook=_no_twins, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return None
+    return given if is_comparable(given) else None
 
 
 def _no_twins(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -144,7 +155,23 @@ def _bodies(slot: str, locale: str) -> list[str]:
 
 
 def _harmless(text: str, locale: str) -> bool:
-    return not (words.has_hedge(text, locale) or words.has_negation(text, locale))
+    doubted = words.has_hedge(text, locale) or words.has_negation(text, locale)
+    return harmless(text) and not doubted
+
+
+def _counted(body: str) -> tuple[list[str], list[str]] | None:
+    """The pieces of `1. A, 2. B, 3. C` on one line; None when it is not counted so from 1 on."""
+    found = list(_COUNT.finditer(body)) if "\n" not in body else []
+    if (
+        len(found) < 2
+        or found[0].start()
+        or [int(m["n"]) for m in found] != [*range(1, len(found) + 1)]
+    ):
+        return None
+    ends = [*(m.start() for m in found[1:]), len(body)]
+    cut = [body[m.end() : end].strip() for m, end in zip(found, ends, strict=True)]
+    pieces = [re.sub(r"\s*(?:[,;]\s*(?:and|und|et|y)?|\s(?:and|und|et|y))$", "", it) for it in cut]
+    return pieces, ["; "] * (len(pieces) - 1)
 
 
 def _without_bullets(lines: list[str]) -> list[str]:
@@ -257,7 +284,7 @@ def match_record(matcher: Record, gold: Mapping[str, Json], slot: str, compare: 
     """Whether the slot gives every field its expected value, and no other field."""
     given = _json(slot)
     if not isinstance(given, dict):
-        given = _fields(matcher, slot)
+        given = _table(slot) or _fields(matcher, slot)
     names = {label(name): name for name in matcher.fields}
     said: dict[str, Json] = {}
     for name, value in given.items():
@@ -271,6 +298,21 @@ def match_record(matcher: Record, gold: Mapping[str, Json], slot: str, compare: 
         if not compare(inner, gold[name], said[name]):
             return wrong("a field differs")
     return RIGHT
+
+
+def _table(slot: str) -> dict[str, str]:
+    """The one row of a Markdown table below its header; empty when the slot is no such table."""
+    rows = [line.strip() for line in slot.strip().split("\n")]
+    if len(rows) != 3 or not all(len(row) > 1 and row[0] == row[-1] == "|" for row in rows):
+        return {}
+    head, rule, cells = (
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", row[1:-1])] for row in rows
+    )
+    names = {label(name) for name in head}
+    ruled = all(re.fullmatch(r":?-+:?", cell) for cell in rule)
+    if not ruled or not len(head) == len(rule) == len(cells) == len(names):
+        return {}
+    return dict(zip(head, cells, strict=True))
 
 
 def _fields(matcher: Record, slot: str) -> dict[str, str]:

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from astra_mcp.match import words
+from astra_mcp.match import times, words
+from astra_mcp.match.labels import harmless
 from astra_mcp.match.models import Contains, Exact
 from astra_mcp.match.slot import fold, plain
 from astra_mcp.match.verdict import RIGHT, Verdict, wrong
@@ -21,29 +22,17 @@ from astra_mcp.match.verdict import RIGHT, Verdict, wrong
 Json = Any
 _ENDS: Final = " \t\n\"'.,;:!。，；：！、"
 _CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_LABEL_WORDS: Final = r"[^\W\d_][^\W\d_'/-]*(?:[ '/-]{1,2}[^\W\d_]+){0,7}"
-_IS: Final = "is|are|was|were|will be"
-_CARRIER: Final = re.compile(
-    "|".join(
-        (
-            # it's X, that would be X, the confirmation code is X
-            rf"(?:(?:so|thus|therefore|hence) )?(?:it|this|that|they)(?:'s| (?:{_IS}|would be))",
-            rf"(?:(?:so|thus|therefore|hence) )?(?:the|your|my|our|its|his|her|their) "
-            rf"{_LABEL_WORDS} (?:{_IS})",
-            rf"es (?:ist|sind|war)|(?:der|die|das|ihre?|mein|meine) {_LABEL_WORDS} "
-            r"(?:ist|sind|lautet|lauten|war)",
-            rf"c'est|ce sont|(?:la|le|les|votre|mon|ma) {_LABEL_WORDS} (?:est|sont|était)|"
-            rf"l'{_LABEL_WORDS} (?:est|était)",
-            rf"es|son|(?:la|el|los|las|su|tu|mi) {_LABEL_WORDS} (?:es|son|era)",
-            # 答案是X, 确认码为X
-            r"[\u3400-\u9fff]{0,12}(?:是|为)",
-            # confirmation number X; what ends with a colon is `_LABEL`
-            rf"(?:(?:the|your) )?(?:{_LABEL_WORDS} )?(?:code|number|id|reference)",
-        )
-    )
+_VERB: Final = re.compile(
+    r"(?:(?:so|thus|therefore|hence) )?(?:it|this|that|they)(?:'s| (?:is|are|was|were|will be))|"
+    r"(?:(?:so|thus|therefore|hence) )?(?:it|this|that) would be|es (?:ist|sind|war)|c'est|"
+    r"ce sont|es|son|.*(?: |^)(?:is|are|was|were|will be|ist|sind|lautet|lauten|war|est|sont|était|"
+    r"es|son|era)|[\u3400-\u9fff]{0,12}(?:是|为)|"
+    r"(?:.* )?(?:code|number|id|reference)"
 )
-"""Words, in normal form, that may stand before an answer."""
-_LABEL: Final = re.compile(rf"{_LABEL_WORDS}:")
+"""Words, in normal form, that may stand before an answer when labels.py lists each of them."""
+_LABEL: Final = re.compile(r"[^\W\d_][^:]{0,80}:")
+_GLOSS: Final = re.compile(r"(?P<value>[^()]+?) ?\((?P<gloss>[^()]+)\)")
+_BRACKETED: Final = re.compile(r"\(([^()]+)\)|\[([^\[\]]+)\]")
 
 
 @lru_cache(maxsize=1024)
@@ -69,23 +58,47 @@ def equals(matcher: Exact, gold: str, text: str) -> bool:
 
 
 def match_exact(matcher: Exact, gold: str, slot: str, locale: str) -> Verdict:
-    """The whole slot is the expected text or an alias, alone or after words such as "It is"."""
-    if equals(matcher, gold, slot):
+    """The whole slot is the expected text or an alias, alone or after words such as "It is".
+
+    Only listed words (labels.py) may stand before it. It may stand in brackets. A day or a time of
+    day may follow in parentheses when the expected text is neither: every other gloss could be a
+    second candidate or take the value back ("(cancelled)") and is refused.
+    """
+    bare = slot.strip()
+    if found := _BRACKETED.fullmatch(bare):
+        bare = found[1] or found[2]
+    if equals(matcher, gold, slot) or equals(matcher, gold, bare):
         return RIGHT
-    answer = normal(slot)
-    for text in (gold, *matcher.aliases):
-        before = answer.removesuffix(normal(text))
-        if before != answer and _carries(before, locale):
-            return RIGHT
+    forms = [slot]
+    if (found := _GLOSS.fullmatch(fold(plain(bare)))) and _is_when(found["gloss"], locale):
+        forms.append(found["value"])
+    for form in forms:
+        answer = normal(form)
+        for text in (gold, *matcher.aliases):
+            if form is not slot and not _names_no_day(text, locale):
+                continue
+            before = answer.removesuffix(normal(text))
+            if before != answer and (not before or _carries(before, locale)):
+                return RIGHT
     return wrong("the text differs")
 
 
+def _is_when(gloss: str, locale: str) -> bool:
+    """Whether a gloss is one day, one time of day, or both, and no word that is not listed."""
+    rest = times.without_moment(gloss, locale)
+    return rest is not None and harmless(rest)
+
+
+def _names_no_day(gold: str, locale: str) -> bool:
+    return any(map(str.isalpha, gold)) and times.without_moment(fold(gold), locale) is None
+
+
 def _carries(before: str, locale: str) -> bool:
-    """Whether words before a value introduce it without denying or doubting it."""
+    """Whether words before a value introduce it without denying, doubting or replacing it."""
     if before[-1:].isalnum() and not _CJK.match(before[-1:]):
         return False
     said = before.rstrip(" \"'")
-    if not (_LABEL.fullmatch(said) or _CARRIER.fullmatch(said.rstrip(":,"))):
+    if not (_LABEL.fullmatch(said) or _VERB.fullmatch(said.rstrip(":,"))) or not harmless(said):
         return False
     return not (words.has_negation(said, locale) or words.has_hedge(said, locale))
 

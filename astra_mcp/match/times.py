@@ -13,7 +13,16 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from astra_mcp.match.dates import check_rest, check_weekdays, cut, days_in, prepared
+from astra_mcp.match.dates import (
+    check_rest,
+    check_weekdays,
+    cut,
+    days_in,
+    prepared,
+    without_weekdays,
+)
+from astra_mcp.match.labels import harmless
+from astra_mcp.match.numerals import words_of
 from astra_mcp.match.verdict import RIGHT, Refused, Verdict, wrong
 
 _TIME: Final = re.compile(
@@ -27,6 +36,21 @@ _NAMED_TIME: Final = re.compile(
     r"(?<![^\W_])(?:12\s)?(?P<name>noon|midday|midnight|mittag|mitternacht|midi|minuit|mediodía|"
     r"medianoche)(?![^\W_])|(?P<cjk>正午|午夜)",
     re.IGNORECASE,
+)
+_SPELLED: Final = {word: int(n) for word, n in words_of("en").items() if 0 < n < 60}
+_AWAY: Final = "|".join(sorted(_SPELLED, key=len, reverse=True))
+_HOUR_WORDS: Final = "|".join(word for word, n in _SPELLED.items() if n <= 12)
+_SPOKEN: Final = re.compile(
+    rf"(?<![\w:.,/-])(?P<n>[1-5]?\d|quarter|half|{_AWAY})(?: min(?:ute)?s?)? "
+    rf"(?P<to>past|after|to|before|till) (?P<spoken>1[0-2]|[1-9]|{_HOUR_WORDS}) ?"
+    r"(?P<half>[ap])\.? ?m\b\.?",
+    re.IGNORECASE | re.ASCII,
+)
+_DOTTED: Final = re.compile(
+    r"(?<![\w:.,/-])(?P<h>1[3-9]|2[0-3])\.(?P<m>[0-5]\d)(?![\w%:/-]|[.,]\d)"
+)
+_HAPPENS: Final = re.compile(
+    r"\b(?:clos|open|start|end|leav|depart|arriv|begin|shut)(?:e?s|ing|ure)?\b", re.IGNORECASE
 )
 _GLUED: Final = re.compile(r":|(?!Z)[^\W_\u3040-\u9fff]")
 _NOON: Final = frozenset({"noon", "midday", "mittag", "midi", "mediodía", "正午"})
@@ -79,12 +103,41 @@ def _clocks(text: str, *, iso: bool = False) -> list[Clock]:
         iso: It is an ISO date-time, in which a minus starts a zone and never a range.
     """
     found = [_clock(text, m, iso=iso) for m in _NAMED_TIME.finditer(text)]
+    found += [_spoken(m) for m in _SPOKEN.finditer(text)]
     for m in _TIME.finditer(text):
         if any(clock.start < m.end() and m.start() < clock.end for clock in found):
             continue
         if m["m"] or m["half"] or m["tail"]:
             found.append(_clock(text, m, iso=iso))
     return sorted((_in_its_half(clock, text) for clock in found), key=lambda clock: clock.start)
+
+
+def _spoken(m: re.Match[str]) -> Clock:
+    """A time such as `20 past 4 pm`; without am or pm none is read."""
+    away = _count(m["n"])
+    back = m["to"].casefold() in ("to", "before", "till")
+    if back and m["n"].casefold() == "half":
+        raise Refused("the time is not understood")
+    hour = _count(m["spoken"]) % 12 + (12 if m["half"].casefold() == "p" else 0)
+    minutes = (hour * 60 + (-away if back else away)) % (24 * 60)
+    return Clock(time(*divmod(minutes, 60)), True, None, m.start(), m.end())
+
+
+def _count(text: str) -> int:
+    known = {"quarter": 15, "half": 30, **_SPELLED}
+    return int(text) if text.isdigit() else known[text.casefold()]
+
+
+def _dotted(text: str) -> list[Clock]:
+    """`16.20` as a time: an hour from 13 on, alone or among words that only introduce it."""
+    found = list(_DOTTED.finditer(text))
+    if len(found) != 1:
+        return []
+    m = found[0]
+    around = f"{text[: m.start()]} {text[m.end() :]}"
+    if not harmless(_HAPPENS.sub("", around)) or re.search(r"[^\w\s.,:;()'\"]", around):
+        return []
+    return [Clock(time(int(m["h"]), int(m["m"])), False, None, m.start(), m.end())]
 
 
 def _in_its_half(clock: Clock, text: str) -> Clock:
@@ -171,6 +224,31 @@ def _zone(text: str, end: int) -> tuple[timezone | ZoneInfo | None, int]:
     return timezone(timedelta(minutes=sign * minutes)), found.end()
 
 
+def without_moment(text: str, locale: str) -> str | None:
+    """The words around the one day, time of day or both of a text; None when it names none.
+
+    Also None when the words make it another one, or the day or time cannot be read.
+    """
+    try:
+        text = prepared(text)
+        days = days_in(text, locale)
+        spans = [(day.start, day.end) for day in days]
+        masked = list(text)
+        for start, end in spans:
+            masked[start:end] = " " * (end - start)
+        clocks = _clocks("".join(masked))
+        spans += [(clock.start, clock.end) for clock in clocks]
+        if not spans or len(days) > 1 or len(clocks) > 1:
+            return None
+        rest = cut(text, spans)
+        check_rest(rest, locale)
+        for day in days:
+            check_weekdays(text, day, locale)
+    except Refused:
+        return None
+    return without_weekdays(rest, locale)
+
+
 def match_time(gold: str, slot: str, locale: str) -> Verdict:
     """Whether the slot names the expected time of day (HH:MM or HH:MM:SS) and no other."""
     wanted = time.fromisoformat(gold)
@@ -185,7 +263,7 @@ def _time_reading(slot: str, locale: str) -> list[Clock] | str:
     """The times that a slot names, or why it is refused."""
     try:
         text = prepared(slot)
-        clocks = _clocks(text)
+        clocks = _dotted(text) or _clocks(text)
         if not clocks:
             return "the answer names no time of day"
         check_rest(cut(text, [(c.start, c.end) for c in clocks]), locale)

@@ -1,7 +1,8 @@
 """Comparing a structured JSON value (a tool's result) with an expected value. Pure and strict.
 
 Types have to be the gold's: a text is no number, 1 is not true. Numbers compare within tolerance,
-dates and times as such, sets without order, records field by field with no field more.
+dates and times as such, sets without order, records field by field with no field more. No JSON
+value makes it raise: a number too large for a float or a value nested too deep is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from astra_mcp.match import texts
 from astra_mcp.match.models import (
@@ -30,6 +31,26 @@ from astra_mcp.match.models import (
 from astra_mcp.match.verdict import RIGHT, Verdict, wrong
 
 Json = Any
+MAX_DEPTH: Final = 64
+"""Deepest value that is compared; golds have at most 5 levels."""
+MAX_BITS: Final = 1_023
+"""Longest integer in bits; every one of that length is a finite float."""
+
+
+def is_comparable(value: Json) -> bool:
+    """Whether a JSON value is neither nested too deep nor holds an integer beyond every float."""
+    layer = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Json] = []
+        for item in layer:
+            if isinstance(item, int) and item.bit_length() > MAX_BITS:
+                return False
+            if isinstance(item, list | dict):
+                inner += item.values() if isinstance(item, dict) else item
+        if not inner:
+            return True
+        layer = inner
+    return False
 
 
 def match_value(matcher: Matcher, value: Json, candidate: Json) -> Verdict:
@@ -40,6 +61,12 @@ def match_value(matcher: Matcher, value: Json, candidate: Json) -> Verdict:
         value: The expected value, one that `check_gold` accepts.
         candidate: Any JSON value.
     """
+    if not is_comparable(candidate):
+        return wrong("the value is nested too deep or holds a number too large")
+    return _match(matcher, value, candidate)
+
+
+def _match(matcher: Matcher, value: Json, candidate: Json) -> Verdict:
     match matcher:
         case Number():
             return _number(matcher, value, candidate)
@@ -120,8 +147,7 @@ def _set(matcher: SetOf, gold: Sequence[Json], candidate: Json) -> Verdict:
     if len(members) != len(gold):
         return wrong("members are missing or more than expected")
     fits = [
-        {k for k, want in enumerate(gold) if match_value(matcher.of, want, member)}
-        for member in members
+        {k for k, want in enumerate(gold) if _match(matcher.of, want, member)} for member in members
     ]
     return RIGHT if one_to_one(fits) else wrong("the members differ")
 
@@ -145,13 +171,13 @@ def _list(matcher: ListOf, gold: Sequence[Json], candidate: Json) -> Verdict:
     if not isinstance(candidate, list) or len(candidate) != len(gold):
         return wrong("members are missing or more than expected")
     pairs = zip(gold, candidate, strict=True)
-    return _verdict(all(match_value(matcher.of, want, have) for want, have in pairs))
+    return _verdict(all(_match(matcher.of, want, have) for want, have in pairs))
 
 
 def _record(matcher: Record, gold: Json, candidate: Json) -> Verdict:
     if not isinstance(candidate, dict) or set(candidate) != set(matcher.fields):
         return wrong("fields are missing or more than expected")
     for name, inner in matcher.fields.items():
-        if not match_value(inner, gold[name], candidate[name]):
+        if not _match(inner, gold[name], candidate[name]):
             return wrong("a field differs")
     return RIGHT

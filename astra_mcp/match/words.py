@@ -55,6 +55,17 @@ _NEGATION: Final = [
     *("salvo", "tampoco", "falso", "desconocido"),
 ]
 _SHIFT: Final = [
+    *("formerly", "previously", "retracted", "obsolete", "outdated", "superseded", "no longer"),
+    *("struck out", "crossed out", "rescheduled from", "moved from", "postponed from"),
+    *("(cancelled)", "(canceled)", "(deleted)", "(withdrawn)", "(void)", "[deleted]"),
+    *("cancelled:", "canceled:", "deleted:", "withdrawn:", "negative of", "inverse", "lim"),
+    "next to",
+    *("all but", "any but", "anything but", "everything but", "other than", "apart from"),
+    *("aside from", "save for", "rather than", "far from", "barring", "opposite of", "short by"),
+    *("log", "ln", "lg", "logarithm", "sqrt", "cbrt", "exp", "sin", "cos", "tan", "abs"),
+    "factorial",
+    *("root", "root of", "square of", "cube of", "reciprocal", "inverse of", "modulo", "mod"),
+    *("percent of", "percentage of", "fraction of", "multiple of", "wurzel", "racine", "raíz"),
     # beside a number
     *("half", "double", "twice", "thrice", "triple", "quarter", "dozen", "dozens", "minus", "plus"),
     *("times", "per", "less", "more than", "fewer", "greater", "under", "over", "above", "below"),
@@ -65,6 +76,9 @@ _SHIFT: Final = [
     *("menos", "más de", "casi", "al menos", "au moins"),
 ]
 _SHIFT_OF_TIME: Final = [
+    *("ahead of", "preceding", "succeeding", "eve", "anniversary", "ago", "hence", "beyond"),
+    *("on from", "shortly to", "day from", "next day", "day on"),
+    *("a week on", "a month on", "a year on", "vorabend", "veille", "víspera"),
     *("before", "after", "earlier", "later", "since", "past", "prior", "following", "previous"),
     *("vor", "nach", "seit", "avant", "après", "depuis", "antes", "después", "desde"),
 ]
@@ -78,18 +92,19 @@ _LOCAL_HEDGE: Final = {"es": ("o", "u"), "it": ("o",), "pt": ("ou",), "nl": ("of
 _LOCAL_NEGATION: Final = {"it": ("non",), "pt": ("não",), "nl": ("niet", "geen")}
 
 
-def _words(words: list[str] | tuple[str, ...]) -> re.Pattern[str]:
+def words_pattern(words: list[str] | tuple[str, ...]) -> re.Pattern[str]:
+    """Finds any of the words, whole and without regard to case."""
     body = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return re.compile(rf"(?<![^\W_])(?:{body})(?![^\W_])", re.IGNORECASE)
 
 
-_HEDGE_RE: Final = _words([*_HEDGE, *_HEDGE_PHRASES])
-_NEGATION_RE: Final = _words(_NEGATION)
+_HEDGE_RE: Final = words_pattern([*_HEDGE, *_HEDGE_PHRASES])
+_NEGATION_RE: Final = words_pattern(_NEGATION)
 _CONTRACTED: Final = re.compile(r"n't(?![^\W_])|(?<![^\W_])n'(?=[aeiouyéêh])", re.IGNORECASE)
-_SHIFT_RE: Final = _words(_SHIFT)
-_SHIFT_OF_TIME_RE: Final = _words(_SHIFT_OF_TIME)
-_LOCAL_HEDGE_RE: Final = {lang: _words(words) for lang, words in _LOCAL_HEDGE.items()}
-_LOCAL_NEGATION_RE: Final = {lang: _words(words) for lang, words in _LOCAL_NEGATION.items()}
+_SHIFT_RE: Final = words_pattern(_SHIFT)
+_SHIFT_OF_TIME_RE: Final = words_pattern(_SHIFT_OF_TIME)
+_LOCAL_HEDGE_RE: Final = {lang: words_pattern(words) for lang, words in _LOCAL_HEDGE.items()}
+_LOCAL_NEGATION_RE: Final = {lang: words_pattern(words) for lang, words in _LOCAL_NEGATION.items()}
 
 
 def language(locale: str) -> str:

@@ -178,7 +178,7 @@ async def test_a_second_run_plays_only_what_is_missing(collection: Collection) -
 
 async def test_another_configuration_is_refused(collection: Collection) -> None:
     await collection.run()
-    with pytest.raises(UsageError, match="another one"):
+    with pytest.raises(UsageError, match="another configuration"):
         await collection.run(fault_rate=0.5)
     summary = await collection.run(fault_rate=0.5, overwrite=True)
     assert (summary.resumed, summary.graded) == (0, 6)

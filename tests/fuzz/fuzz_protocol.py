@@ -34,7 +34,7 @@ DATA: Final = Path(__file__).parents[1] / "data"
 PROGRAM: Final = ("-m", "tests.support.impatient")
 TASK: Final = "counter@1.0.0#t1"
 #: The host's leases are short, so that what is left behind ends by itself.
-IDLE_S: Final = 4.0
+IDLE_S: Final = 2.0
 WORKERS: Final = 32
 #: What may be kept: caches fill, the allocator does not give everything back.
 SPARE: Final = {"fds": 4, "processes": 0, "tasks": 2, "threads": 4, "rss_kib": 32 * 1024}
@@ -140,10 +140,10 @@ class Fuzz:
 
     async def run(self) -> dict[str, Json]:
         """Warm up, fuzz, wait until it is quiet, compare."""
-        await self._flood(0, 400, float("inf"))
+        await self._flood(0, 300, float("inf"))
         before = await self._quiet()
         started = time.monotonic()
-        await self._flood(400, sys.maxsize, started + self.seconds)
+        await self._flood(300, sys.maxsize, started + self.seconds)
         seconds = time.monotonic() - started
         after = await self._quiet()
         self._compare(before, after)
@@ -213,7 +213,7 @@ class Fuzz:
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(IDLE_S / 16)
+            await asyncio.sleep(IDLE_S / 8)
             await self._renew()
 
     async def _renew(self) -> None:

@@ -8,9 +8,9 @@ from tests.fuzz.fuzz_protocol import fuzz
 
 
 async def test_bent_requests_crash_nothing_hang_nothing_and_leave_nothing() -> None:
-    summary = await fuzz(seconds=4.0, seed=20260728)
+    summary = await fuzz(seconds=3.0, seed=20260728)
     assert summary["problems"] == []
-    assert summary["cases"] > 400
+    assert summary["cases"] > 300
     assert {"200", "400"} <= set(summary["statuses"])
 
 

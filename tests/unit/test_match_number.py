@@ -215,7 +215,7 @@ CASES: list[tuple[float, str, dict[str, Any], list[str], list[str]]] = [
     (15000, "zh", {}, ["1.5万"], []),
     (6.02e23, "en", {}, ["6.02e23", "6.02 x 10^23", "6.02×10²³"], []),
     (2000, "en", {}, ["2k"], []),
-    (240, "en", {}, ["240 days"], ["two hundred forty"]),
+    (240, "en", {}, ["240 days", "two hundred forty"], ["two hundred four"]),
     (21, "en", {}, ["twenty-one"], []),
     (12, "de", {}, ["zwölf"], []),
     (240, "zh", {}, ["240天"], []),

@@ -15,7 +15,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from astra_mcp.match import Matcher, check_gold, match_text
+from astra_mcp.errors import BundleError
+from astra_mcp.match import Matcher, check_gold, match_text, match_value
 from astra_mcp.match.slot import MAX_SLOT
 
 MATCHER: TypeAdapter[Matcher] = TypeAdapter(Matcher)
@@ -113,6 +114,103 @@ def test_a_very_long_answer_is_refused_without_hanging(
     for length in (MAX_SLOT - 10, 200_000):
         text = (unit * length)[:length]
         assert not match_text(*case, text)
+
+
+HUGE = "9" * 400
+deep: Any = []
+for _ in range(3_000):
+    deep = [deep]
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case[0].kind)
+@pytest.mark.parametrize(
+    "text",
+    [
+        HUGE,
+        "1e999",
+        "-1e-999 miles",
+        "1" + " million" * 45,
+        f"[{HUGE},2]",
+        f"[{'9' * 3990}]",
+        f'{{"a":"x","n":{HUGE}}}',
+        f'{{"a":"x","n":[{HUGE}]}}',
+        '{"a":"x","n":NaN}',
+        "[NaN, Infinity, -Infinity]",
+        "[1e400, 2.5, 1000]",
+        "[" * 3_900,
+        "[" * 900 + "]" * 900,
+        "[" * 1_900 + "]" * 1_900,
+        '{"a":' * 600 + "1" + "}" * 600,
+        '["\\ud800"]',
+        "\ud800",
+        "0001-01-01T00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+        "9999-12-31 23:59 America/New_York",
+    ],
+)
+def test_json_at_its_limits_is_refused_plainly(case: tuple[Matcher, Any], text: str) -> None:
+    assert not match_text(*case, text)
+
+
+def test_a_record_whose_field_stands_twice_is_refused() -> None:
+    matcher, gold = EVERY[-1]
+    assert match_text(matcher, gold, '{"a":"x","n":5}')
+    assert not match_text(matcher, gold, '{"a":"x","a":"x","n":5}')
+    assert not match_text(matcher, gold, '{"a":"y","a":"x","n":5}')
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case[0].kind)
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**400,
+        -(10**5000),
+        float("nan"),
+        float("inf"),
+        [10**400, 2],
+        {"a": "x", "n": 10**400},
+        deep,
+        {"a": deep, "n": 5},
+        "\ud800",
+        "0001-01-01T00:00+14:00",
+        None,
+        True,
+    ],
+    ids=list("abcdefghijkl"),
+)
+def test_a_value_at_its_limits_is_compared_without_raising(
+    case: tuple[Matcher, Any], value: Any
+) -> None:
+    assert match_value(*case, value).ok == (case[0].kind == "bool" and value is True)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**420), 10**420)
+    | st.floats()
+    | st.text(st.characters(), max_size=8)
+    | fragments,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "n", "x"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(EVERY), json_values)
+def test_no_json_makes_a_matcher_raise(case: tuple[Matcher, Any], value: Any) -> None:
+    assert match_value(*case, value).why
+    assert match_text(*case, json.dumps(value)).why
+    assert match_text(*case, json.dumps(value, ensure_ascii=False)).why
+
+
+@pytest.mark.parametrize("gold", [10**400, -(10**5000)], ids=["long", "longer"])
+def test_an_expected_number_beyond_every_float_is_refused(gold: int) -> None:
+    with pytest.raises(BundleError):
+        check_gold(NUMBER, gold)
 
 
 # ---- numbers -------------------------------------------------------------------------------

@@ -121,6 +121,11 @@ class TestRefusals:
         os.mkfifo(shop_dir / "tools.py")
         assert "no regular file" in refusal(lambda: load_bundle(shop_dir))
 
+    def test_a_directory_in_place_of_a_file_is_refused(self, shop_dir: Path) -> None:
+        (shop_dir / "tools.py").unlink()
+        (shop_dir / "tools.py").mkdir()
+        assert "no regular file" in refusal(lambda: load_bundle(shop_dir))
+
     def test_a_huge_file_is_refused_before_it_is_read(self, shop_dir: Path) -> None:
         with (shop_dir / "state.json").open("wb") as file:
             file.truncate(MAX_FILE_BYTES + 1)
