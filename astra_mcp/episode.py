@@ -13,20 +13,27 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Literal
 
 import anyio
-from pydantic import Field
 
 from astra_mcp import errors
 from astra_mcp.attempt import Attempt, Call, Failure, Golden, Message
 from astra_mcp.bundle import Bundle, State, ToolSpec
 from astra_mcp.canonical import deeper_than
 from astra_mcp.concurrency import Gate
+from astra_mcp.episode_data import (
+    EpisodeSpec,
+    FarCall,
+    FarTool,
+    Log,
+    NoLog,
+    Status,
+    UserReply,
+)
 from astra_mcp.errors import (
     BusyError,
     EpisodeError,
@@ -36,97 +43,13 @@ from astra_mcp.errors import (
     ToolFailure,
 )
 from astra_mcp.grade import Grade, grade, no_grade
-from astra_mcp.match.models import Strict
 from astra_mcp.rules import FAULT_TEXT, NUDGE, Fault, fault_at, reply_kind
 from astra_mcp.settings import MAX_ARGUMENT_DEPTH, MAX_MESSAGES, MAX_TEXT, TURN_WAIT_S
 from astra_mcp.task import Task, Turn
-from astra_mcp.world import Environment, Outcome, Progress, World, too_deep
+from astra_mcp.world import Environment, Outcome, Progress, too_deep
 
 Json = Any
 log = logging.getLogger(__name__)
-Status = Literal["open", "graded", "closed", "expired", "corrupt"]
-
-
-_NOT_KEPT: Final[set[str]] = set()
-
-
-class EpisodeSpec(Strict):
-    """What an episode was opened with; the journal's header."""
-
-    episode_id: str
-    task: str
-    """`id@version#task`."""
-    digest: str
-    seed: int = 0
-    fault_rate: float = Field(default=0.0, ge=0.0, le=0.9)
-    far: list[str] = []
-    """Far distractors as `bundle ref#tool`."""
-    max_calls: int
-    agent_io: bool = False
-    idle_s: float
-    total_s: float
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Drop the names of the fields that were given: 700 bytes, and nobody asks for them."""
-        object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
-
-
-class UserReply(Strict):
-    """What the user says to a message of the agent."""
-
-    kind: Literal["user", "nudge", "end"]
-    text: str | None = None
-    tools_changed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FarTool:
-    """A distractor of another bundle, with the world that answers for it."""
-
-    spec: ToolSpec
-    world: World
-
-
-@dataclass
-class _FarCall:
-    """A call in a distractor's world, which has a state of its own."""
-
-    ref: str
-    environment: Environment
-    before: State
-    outcome: Outcome | None = None
-
-    @property
-    def event(self) -> dict[str, Json]:
-        """What the journal keeps of it."""
-        assert self.outcome is not None
-        changes, after = self.outcome.changes, self.outcome.state_after
-        return {"far": {"ref": self.ref, "changes": changes, "state_after": after}}
-
-    def undo(self) -> None:
-        """Take it back."""
-        if self.outcome is not None and self.outcome.changes:
-            self.environment.restore(self.before)
-
-
-class Log(Protocol):
-    """Where an episode writes what happened, before anybody is told; raises JournalError."""
-
-    def append(self, event: Mapping[str, Json]) -> None:
-        """Write one event."""
-
-    async def commit(self) -> None:
-        """Wait until the last event is on the disk; an event that raises was not written."""
-
-
-class NoLog:
-    """Keeps nothing."""
-
-    def append(self, event: Mapping[str, Json]) -> None:
-        """Drop the event."""
-
-    async def commit(self) -> None:
-        """Nothing to wait for."""
 
 
 @dataclass
@@ -327,7 +250,7 @@ class Episode:
         origin: str,
         fault: Fault | None,
         progress: Progress | None,
-    ) -> tuple[Outcome, _FarCall | None]:
+    ) -> tuple[Outcome, FarCall | None]:
         now = self.environment.state_hash
         if origin == "none":
             failure = ToolFailure(errors.UNKNOWN_TOOL, "no such tool")
@@ -340,7 +263,7 @@ class Episode:
         if world.ref not in self._far_open:
             self._far_open[world.ref] = await world.open(self.far_states.get(world.ref))
         there = self._far_open[world.ref]
-        far = _FarCall(world.ref, there, there.state)
+        far = FarCall(world.ref, there, there.state)
         far.outcome = outcome = await there.call(tool, args, progress)
         return Outcome(outcome.result, outcome.failure, {}, now, now, outcome.seconds), far
 
@@ -604,8 +527,3 @@ def _check_text(text: str) -> None:
         raise EpisodeError(
             f"The text has {len(text)} characters; {MAX_TEXT} are allowed.", "Send a shorter one."
         )
-
-
-def now_s() -> float:
-    """Monotonic seconds; leases and deadlines use nothing else."""
-    return time.monotonic()

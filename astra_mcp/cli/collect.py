@@ -106,13 +106,13 @@ def collect(
         require_acknowledgement(unaudited)
     elif not url.startswith(("http://", "https://")):
         raise UsageError(f"--url {url} is no http URL.", "Give the one that `serve` shows.")
-    if out.exists() and not out.is_file():
-        raise UsageError(f"--out {out} is no regular file.", "Name a file to write records to.")
     elif record is not None:
         raise UsageError(
             "Another host is used, so this command cannot record.",
             "Start that host with astra serve --record.",
         )
+    if out.exists() and not out.is_file():
+        raise UsageError(f"--out {out} is no regular file.", "Name a file to write records to.")
     specs = [AgentSpec.parse(text) for text in agents]
     tasks = tasks_of(paths, only)
     with _host(paths, url, missing, record) as (control_url, token):

@@ -87,10 +87,12 @@ def _why(code: int, said: str) -> HostStartError:
     lines = [line.strip() for line in said.splitlines()]
     message = next((x.removeprefix("error: ") for x in lines if x.startswith("error: ")), "")
     remedy = next((x.removeprefix("do: ") for x in lines if x.startswith("do: ")), "")
-    return HostStartError(
+    error = HostStartError(
         message or f"The host ended with exit code {code} before it listened.",
         remedy or "Run `astra doctor`, then `astra serve` with the same bundles.",
     )
+    error.exit_code = code if code in (1, 2) else error.exit_code
+    return error
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import anyio
 
-from astra_mcp.episode import Episode, EpisodeSpec, FarTool, now_s
+from astra_mcp.episode import Episode
+from astra_mcp.episode_data import EpisodeSpec, FarTool, now_s
 from astra_mcp.errors import AstraError, BusyError, EpisodeError, JournalError, UsageError
 from astra_mcp.host.admission import Admission
 from astra_mcp.host.catalog import Catalog, Entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from astra_mcp.concurrency import within
-from astra_mcp.episode import now_s
+from astra_mcp.episode_data import now_s
 from astra_mcp.errors import BusyError
 from astra_mcp.host.catalog import Catalog, Held
 from astra_mcp.host.planes import WorldService

@@ -19,7 +19,8 @@ import anyio.lowlevel
 
 from astra_mcp.attempt import Golden
 from astra_mcp.bundle import State
-from astra_mcp.episode import Episode, EpisodeSpec, FarTool, now_s
+from astra_mcp.episode import Episode
+from astra_mcp.episode_data import EpisodeSpec, FarTool, now_s
 from astra_mcp.errors import AstraError, EpisodeError
 from astra_mcp.host.catalog import Entry
 from astra_mcp.host.episodes import Episodes, Live, split_task, task_of

@@ -287,3 +287,39 @@ def test_nothing_of_a_bundles_folder_is_imported_outside_the_sandbox(
     assert not marker.exists()
     found = run("check", mine, code=1).stdout
     assert f"{name}.py" in found
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--out", "/dev/null"], 2, "--out"),
+        (["--out", "{tmp}"], 2, "--out"),
+        (["--out", "{tmp}/r.jsonl", "--url", "zzz"], 2, "--url"),
+        (["--out", "{tmp}/r.jsonl", "--url", "http://127.0.0.1:1/control/mcp"], 3, "token"),
+        (["--out", "{tmp}/r.jsonl", "--seeds", "0"], 2, "seeds"),
+        (["--out", "{tmp}/r.jsonl", "--max-calls", "100000"], 2, "--max-calls"),
+        (["--out", "{tmp}/r.jsonl", "--accept-missing-layer", "zzz"], 2, "zzz"),
+        (["--out", "{tmp}/r.jsonl", "--task", "nobody#t1"], 2, "nobody#t1"),
+        (["--out", "/proc/x.jsonl"], 3, "/proc/x.jsonl"),
+    ],
+)
+def test_a_wrong_option_of_collect_is_named_and_leaves_no_record(
+    tmp_path: Path, args: list[str], code: int, says: str
+) -> None:
+    given = [arg.replace("{tmp}", str(tmp_path)) for arg in args]
+    done = run("collect", BUNDLE, "--agent", "null", "--unaudited", *given, code=code)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "r.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--port", "99999"], ["--idle-s", "0"], ["--max-episodes", "0"], ["--journal", "/dev/null"]],
+)
+def test_a_wrong_option_of_serve_gets_a_sentence(args: list[str]) -> None:
+    command = [*ASTRA, "serve", BUNDLE, "--unaudited", *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (2, 3)
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
