@@ -34,7 +34,7 @@ INTERNAL_ERROR: Final = -32603
 BODY_LIMIT: Final = 1 << 20
 #: How much of a body that is too large is read on, in bytes and seconds, before it is refused.
 DRAIN_LIMIT: Final = 32 << 20
-DRAIN_S: Final = 5.0
+DRAIN_S: Final = 1.0
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
