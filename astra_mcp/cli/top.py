@@ -62,6 +62,7 @@ def _token(file: Path | None) -> str:
         token = file.read_text().strip()
     else:
         token = os.environ.get(METRICS_TOKEN_ENV) or os.environ.get(CONTROL_TOKEN_ENV, "")
+        token = token.strip()
     if not token:
         raise UsageError(
             "There is no token to read the metrics with.",

@@ -83,6 +83,7 @@ class Router:
 
     async def _http(self, request: HttpRequest) -> None:
         try:
+            _one_of_each(request)
             self.security.check(request.headers)
             if self._draining:
                 raise _stopping()
@@ -117,6 +118,15 @@ async def _fail(request: HttpRequest, error: HttpError) -> None:
         # A body that stops short is all that can still be said on this connection.
         raise ConnectionAbortedError("An answer failed after it had begun.")
     await respond_error(request, error)
+
+
+def _one_of_each(request: HttpRequest) -> None:
+    """Refuse two Host or Origin headers: which of them counts would be anybody's guess."""
+    names = [name for name, _ in request.scope["headers"] if name in (b"host", b"origin")]
+    if len(names) != len(set(names)):
+        raise HttpError(
+            400, "The request has two Host or Origin headers.", "Send each of them once."
+        )
 
 
 def _not_found() -> HttpError:

@@ -186,12 +186,14 @@ class Recording:
         exchanges: In order.
         check: `check` of the last whole line.
         size: Bytes of all whole lines; what follows them is torn.
+        torn: Whether anything follows them.
     """
 
     header: dict[str, Json]
     exchanges: list[Exchange]
     check: str
     size: int
+    torn: bool = False
 
 
 def read_recording(path: Path) -> Recording:
@@ -223,7 +225,7 @@ def read_recording(path: Path) -> Recording:
                 exchanges.append(Exchange.of(value))
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, number) from error
-    return Recording(header, exchanges, check, len(whole))
+    return Recording(header, exchanges, check, len(whole), len(whole) != len(raw))
 
 
 def _header(path: Path, lines: list[bytes]) -> dict[str, Json]:

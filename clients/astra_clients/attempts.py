@@ -24,6 +24,8 @@ _CALL: Final = (
     "index", "turn", "tool", "args", "result", "failure", "fault", "origin", "state_before",
     "state_after", "seconds",
 )  # fmt: skip
+#: What an attempt cannot be moved away from: another one of these would be another attempt.
+_WHOSE: Final = ("task", "digest", "world_digest", "episode_id", "seed", "agent")
 _REMEDY: Final = "Collect this episode again."
 
 
@@ -44,7 +46,7 @@ def sealed_attempt(record: Mapping[str, Json], attempt: Mapping[str, Json]) -> d
 
 def _check(record: Mapping[str, Json], attempt: Mapping[str, Json]) -> str:
     calls = [{key: call[key] for key in _CALL} for call in record["calls"]]
-    whose = [record["task"], record["digest"], record["episode_id"], record["seed"]]
+    whose = [record[key] for key in _WHOSE]
     return state_hash([whose, calls, attempt])
 
 

@@ -327,6 +327,19 @@ def edit_hash(record: Record) -> None:
     record |= sealed_attempt(record, record["attempt"])
 
 
+def move_world(record: Record) -> None:
+    record["world_digest"] = "sha256:" + "0" * 64
+
+
+def give_away(record: Record) -> None:
+    record["agent"] = "somebody else"
+
+
+def lose_grade(record: Record) -> None:
+    del record["grade"]
+    record["calls"][0].pop("turn")
+
+
 def forget(record: Record) -> None:
     del record["attempt"]
 
@@ -336,6 +349,9 @@ def forget(record: Record) -> None:
     [
         (edit_result, "not what the collector wrote"),
         (edit_answer, "not what the collector wrote"),
+        (move_world, "not what the collector wrote"),
+        (give_away, "not what the collector wrote"),
+        (lose_grade, "not what the collector wrote"),
         (edit_rows, "the changed rows are not those of the last state"),
         (edit_hash, "call 1 starts from another state"),
         (forget, "does not hold the exact attempt"),

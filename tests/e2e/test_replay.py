@@ -579,3 +579,44 @@ def test_collect_with_another_host_cannot_record(tmp_path: Path) -> None:
         "--record", tmp_path / "r", "--out", tmp_path / "o", code=2,
     )  # fmt: skip
     assert "astra serve --record" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["@127.0.0.1:9/secret", "//127.0.0.1:9/x", "http://a/x"])
+async def test_a_recording_cannot_send_the_hosts_token_elsewhere(
+    recorded: Path, nasty: Path, path: str
+) -> None:
+    def edit(line: dict[str, Json]) -> None:
+        if line["kind"] == "exchange":
+            line["request"]["path"] = path
+
+    rechained(recorded, edit)
+    (done,) = await played(recorded, bundles=nasty)
+    assert done.verdict in ("incomplete", "damaged", "different")
+
+
+@pytest.mark.parametrize("key", ["far", "task", "canary", "replaced"])
+async def test_a_header_of_another_form_is_damage_and_the_next_file_is_judged(
+    recorded: Path, nasty: Path, tmp_path: Path, key: str
+) -> None:
+    good = tmp_path / "good.rec.jsonl"
+    good.write_bytes(recorded.read_bytes())
+
+    def edit(line: dict[str, Json]) -> None:
+        if key in line:
+            line[key] = None
+
+    rechained(recorded, edit)
+    bad, fine = await played(recorded, good, bundles=nasty)
+    assert bad.verdict == "damaged"
+    assert fine.verdict == "identical"
+
+
+async def test_a_recording_that_was_cut_short_says_so(recorded: Path, nasty: Path) -> None:
+    whole = recorded.read_bytes().splitlines(keepends=True)
+    end = next(i for i, line in enumerate(whole) if b"submit_answer" in line)
+    recorded.write_bytes(b"".join(whole[:end]))
+    (done,) = await played(recorded, bundles=nasty)
+    assert "does not reach the end" in done.reason
+    recorded.write_bytes(b"".join(whole)[:-20])
+    (done,) = await played(recorded, bundles=nasty)
+    assert done.verdict == "incomplete"

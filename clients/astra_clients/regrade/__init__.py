@@ -90,9 +90,11 @@ class Regrader:
             known, task = self._task(record)
             new = await self._attempt(record, attempt, known, task)
             result = _grade(known.bundle, task, await known.golden_run(task), new.attempt)
+            return _graded(record, attempt, known.bundle, task, new, result)
         except AstraError as error:
             return _not_graded(record, error.message.rstrip("."))
-        return _graded(record, attempt, known.bundle, task, new, result)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return _not_graded(record, f"the record has another form ({type(error).__name__})")
 
     def _task(self, record: Record) -> tuple[_Known, Task]:
         ref, _, task_id = record["task"].rpartition("#")
@@ -168,11 +170,7 @@ def _plain(again: Rerun) -> dict[str, dict[str, dict[str, Json]]]:
 def _from(record: Record, mode: str) -> dict[str, Json]:
     """Where a new record comes from; nothing of the old grade is lost."""
     return {
-        "task": record["task"],
-        "digest": record["digest"],
-        "world_digest": record["world_digest"],
-        "reward": record["reward"],
-        "grade": record["grade"],
+        **{key: record.get(key) for key in ("task", "digest", "world_digest", "reward", "grade")},
         "mode": mode,
         "differ": [],
         "notes": [],

@@ -47,7 +47,7 @@ class TaskRow:
 
     def add(self, before: Mapping[str, Json], after: Mapping[str, Json]) -> None:
         """Count one record."""
-        old, new = before["reward"]["value"], after["reward"]["value"]
+        old, new = _value(before), after["reward"]["value"]
         origin = after["regraded_from"]
         self.records += 1
         self.graded += new is not None
@@ -130,10 +130,21 @@ async def regrade_file(
 
 
 def _check_out(records: Path, out: Path, overwrite: bool) -> None:
+    if records.is_file() and not (b"\n" + records.read_bytes()).endswith(b"\n"):
+        raise UsageError(
+            f"{records} ends in a torn line.", "Run its collection again: it goes on where it was."
+        )
     if out.exists() and (not overwrite or out.samefile(records)):
         raise UsageError(
             f"{out} is there already.", "Name another file, or use --overwrite for an old result."
         )
+
+
+def _value(record: Mapping[str, Json]) -> float | None:
+    """A record's reward, or None when there is none or something else stands there."""
+    reward = record.get("reward")
+    value = reward.get("value") if isinstance(reward, Mapping) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _mean(values: list[float]) -> float | None:

@@ -7,6 +7,7 @@ recording that was changed, or that lacks an exchange, is never called identical
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -21,15 +22,16 @@ from astra_clients.exchange import new_pool
 from astra_clients.replay.filling import Filling, request_ids
 from astra_clients.replay.player import Difference, Player
 from astra_mcp.bundle import Bundle
-from astra_mcp.errors import RecordingError
+from astra_mcp.errors import AstraError, RecordingError
 from astra_mcp.host.app import Host
 from astra_mcp.host.run import hosting
-from astra_mcp.host.tape import Recording, read_recording
+from astra_mcp.host.tape import Exchange, Recording, read_recording
 from astra_mcp.settings import HostSettings
 
 __all__ = ["Difference", "Replayed", "Replayer"]
 
 Json = Any
+log = logging.getLogger(__name__)
 Verdict = Literal["identical", "different", "refused", "damaged", "incomplete"]
 _LEASE_S: Final = 24 * 3600.0
 SHOWN: Final = 20
@@ -60,6 +62,11 @@ class Replayed:
     compared: int = 0
     other_digest: bool = False
     differences: list[Difference] = field(default_factory=list)
+
+
+def _ends(exchange: Exchange) -> bool:
+    """Whether a request ended the episode."""
+    return b'"submit_answer"' in exchange.body or b'"close_episode"' in exchange.body
 
 
 class Replayer:
@@ -118,10 +125,22 @@ class Replayer:
         """
         done = Replayed(file)
         try:
+            await self._replay(file, done, allow_other_digest)
+        except AstraError:
+            raise
+        except Exception as error:
+            # A file that was put together by hand: the others must get their verdict all the same.
+            log.debug("replay of %s failed", file.name, exc_info=error)
+            done.verdict = "damaged"
+            done.reason = f"It has no form that the host writes ({type(error).__name__})."
+        return done
+
+    async def _replay(self, file: Path, done: Replayed, allow_other_digest: bool) -> None:
+        try:
             recording = read_recording(file)
         except RecordingError as error:
             done.verdict, done.reason = "damaged", error.message
-            return done
+            return
         header = recording.header
         done.task, done.episode_id = header["task"], header["episode_id"]
         done.exchanges = len(recording.exchanges)
@@ -129,7 +148,10 @@ class Replayer:
         if cut is not None:
             done.verdict = "incomplete"
             done.reason = f"Exchange {cut} is missing: {recording.exchanges[cut].cut}."
-            return done
+            return
+        if recording.torn:
+            done.verdict, done.reason = "incomplete", "Its last line is torn."
+            return
         await self._fresh_for(recording)
         bundle = await self._bundle(header["task"])
         changed = await self._changed(header, bundle)
@@ -137,9 +159,10 @@ class Replayer:
         if changed and not allow_other_digest:
             done.verdict = "refused"
             done.reason = f"The digest differs: {changed}."
-            return done
+            return
         await self._play(recording, bundle, done)
-        return done
+        if done.verdict == "identical" and not any(map(_ends, recording.exchanges)):
+            done.reason = "It does not reach the end of its episode."
 
     async def _bundle(self, task: str) -> Bundle:
         catalog = self._host.catalog

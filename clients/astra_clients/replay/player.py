@@ -149,9 +149,13 @@ class Player:
 
     def _request(self, exchange: Exchange) -> Any:
         fill = self._filling.fill
+        url = URL(self._origin + fill(exchange.path.encode()).decode())
+        if not exchange.path.startswith("/") or url.origin() != URL(self._origin).origin():
+            # A file from elsewhere must not decide where this host's token is sent.
+            raise RecordingError("a request of the recording leads to another host")
         return self._pool.request(
             exchange.method,
-            URL(self._origin + fill(exchange.path.encode()).decode()),
+            url,
             data=fill(exchange.body) or None,
             headers=[(name, fill(value.encode()).decode()) for name, value in exchange.headers],
             skip_auto_headers=_AUTOMATIC,
