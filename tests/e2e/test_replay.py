@@ -616,6 +616,7 @@ async def test_a_recording_that_was_cut_short_says_so(recorded: Path, nasty: Pat
     end = next(i for i, line in enumerate(whole) if b"submit_answer" in line)
     recorded.write_bytes(b"".join(whole[:end]))
     (done,) = await played(recorded, bundles=nasty)
+    assert done.verdict == "incomplete"
     assert "does not reach the end" in done.reason
     recorded.write_bytes(b"".join(whole)[:-20])
     (done,) = await played(recorded, bundles=nasty)

@@ -162,6 +162,7 @@ class Replayer:
             return
         await self._play(recording, bundle, done)
         if done.verdict == "identical" and not any(map(_ends, recording.exchanges)):
+            done.verdict = "incomplete"  # a lost end leaves no gap in the chain
             done.reason = "It does not reach the end of its episode."
 
     async def _bundle(self, task: str) -> Bundle:
